@@ -1,0 +1,1 @@
+"""Generated from protos/ (./run protos). Do not edit."""

@@ -1,0 +1,1 @@
+"""Nouns that two or more parts share. Pure, except for the room `transport`."""

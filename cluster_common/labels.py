@@ -1,0 +1,105 @@
+"""Node labels and selectors: `v`, `!v`, `in(a,b)`, `!in(a,b)` (RAY_FACTS A3.1).
+
+A missing label fails a positive term and passes a negative one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+LABEL_BYTES_MAX = 255
+_VALUE = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?\Z")
+_KEY = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?\Z")
+_IN = re.compile(r"^(!?)in\((.*)\)$")
+
+NODE_ID_LABEL = "shoal.io/node-id"
+"""Set by every agent to its own node id, so that a selector or topology level can name the node."""
+
+
+class Term(msgspec.Struct, frozen=True, gc=False):
+    """One parsed term: the label's value must (not) be among `values`."""
+
+    key: str
+    negated: bool
+    values: tuple[str, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels passes."""
+        return (labels.get(self.key) in self.values) != self.negated
+
+
+def parse_term(key: str, expression: str) -> Term:
+    """One term of a selector.
+
+    Raises:
+        ValueError: bad key, or an expression that is not `v`, `!v`, `in(a,b)` or `!in(a,b)`.
+    """
+    check_key(key)
+    listed = _IN.match(expression)
+    if listed:
+        values = tuple(part.strip() for part in listed.group(2).split(","))
+        negated = bool(listed.group(1))
+    else:
+        negated = expression.startswith("!")
+        values = (expression[1:] if negated else expression,)
+    for value in values:
+        if not _VALUE.match(value) or len(value.encode()) > LABEL_BYTES_MAX:
+            raise ValueError(
+                f"label selector {key!r}: {expression!r} is not one of "
+                "'v', '!v', 'in(a,b)', '!in(a,b)'"
+            )
+    return Term(key, negated, values)
+
+
+def parse_selector(terms: Mapping[str, str]) -> tuple[Term, ...]:
+    """All terms of a selector, in key order.
+
+    Raises:
+        ValueError: as `parse_term`.
+    """
+    return tuple(parse_term(key, terms[key]) for key in sorted(terms))
+
+
+def matches(selector: tuple[Term, ...], labels: Mapping[str, str]) -> bool:
+    """Whether every term passes."""
+    return all(term.matches(labels) for term in selector)
+
+
+def contradiction(selectors: list[tuple[Term, ...]]) -> str | None:
+    """A label that no single node can have for all selectors at once (None: there may be one)."""
+    allowed: dict[str, set[str]] = {}
+    refused: dict[str, set[str]] = {}
+    for selector in selectors:
+        for term in selector:
+            if term.negated:
+                refused.setdefault(term.key, set()).update(term.values)
+            elif term.key in allowed:
+                allowed[term.key] &= set(term.values)
+            else:
+                allowed[term.key] = set(term.values)
+    for key in sorted(allowed):
+        if not allowed[key] - refused.get(key, set()):
+            return key
+    return None
+
+
+def check_key(key: str) -> None:
+    """Raises ValueError unless `key` can be a label's name."""
+    if not _KEY.match(key) or len(key.encode()) > LABEL_BYTES_MAX:
+        raise ValueError(
+            f"label {key!r} must be letters, digits, '.', '_', '/', '-', "
+            f"at most {LABEL_BYTES_MAX} bytes"
+        )
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Raises ValueError unless all keys and values are valid node labels."""
+    for key, value in labels.items():
+        check_key(key)
+        if value and (not _VALUE.match(value) or len(value.encode()) > LABEL_BYTES_MAX):
+            raise ValueError(
+                f"label {key!r}: value {value!r} may have letters, digits, '.', '_', '/', '-'"
+            )

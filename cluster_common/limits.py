@@ -1,0 +1,24 @@
+"""Bounds that more than one part must agree on. Unit last."""
+
+GRPC_MESSAGE_BYTES_MAX = 1 << 30
+"""Largest gRPC message: values travel inside frames until a node's object store carries them."""
+
+SERVER_PENDING_REQUESTS_MAX = 200_000
+SERVER_PENDING_REQUESTS_HARD_MAX = 400_000
+"""gRPC cancels bursts above these at random; its defaults are 1,000 and 3,000."""
+
+KEEPALIVE_MS = 15_000
+KEEPALIVE_TIMEOUT_MS = 10_000
+"""HTTP/2 keepalive: a dead host is seen within 25 s without Python (DESIGN section 7)."""
+
+FRAME_ITEMS_MAX = 500
+FRAME_BYTES_MAX = 256 * 1024
+"""One frame of a batched stream: larger ones stall the receiver's other threads."""
+
+OUTBOX_ITEMS_MAX = 200_000
+"""Unsent items of one stream; a peer that lets more pile up is disconnected."""
+
+NAME_BYTES_MAX = 512
+"""Longest actor, group, node or namespace name."""
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")

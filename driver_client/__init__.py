@@ -1,0 +1,1 @@
+"""The runtime inside drivers and workers: references, tasks, owned actors, calls."""

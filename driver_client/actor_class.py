@@ -1,0 +1,262 @@
+"""Remote classes: what `@remote` makes of a class."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import structlog
+
+from cluster_api.v1 import gcs_pb2 as gcs
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import limits as common_limits
+from driver_client import exceptions, process, strategies
+from driver_client.actor_handle import (
+    ActorHandle,
+    HandleFacts,
+    decode,
+    encode,
+    handle_from_record,
+    methods_of,
+)
+from driver_client.arguments import pack
+from driver_client.core import options as option_rules
+from driver_client.core.actor_spec import ActorSpec
+from driver_client.core.call import CallExtra, FunctionBody, function_body
+from driver_client.core.entry import Entry
+from driver_client.object_ref import ObjectRef
+from driver_client.shell.actor_client import ActorClient
+from driver_client.shell.actor_messages import creation_message
+from driver_client.shell.runtime import Runtime
+
+log = structlog.get_logger()
+
+C = TypeVar("C")
+
+
+class ActorClass(Generic[C]):
+    """`.remote(...)` starts an actor. `options` gives a variant, this one stays as it is."""
+
+    def __init__(self, class_: type[C], options: dict[str, Any]) -> None:
+        option_rules.check(options, option_rules.ACTOR_OPTIONS, "an actor class")
+        self._class = class_
+        self._options = options
+        self._body: FunctionBody | None = None
+        self._methods, self._is_async = methods_of(class_)
+        self.__name__ = class_.__name__
+        self.__doc__ = class_.__doc__
+        self.__module__ = class_.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> C:
+        raise TypeError(
+            f"actors cannot be instantiated directly: use {self._class.__name__}.remote()"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._class, self._options)
+
+    def options(self, **options: Any) -> ActorClass[C]:
+        """The same class with other options."""
+        variant: ActorClass[C] = ActorClass(self._class, {**self._options, **options})
+        variant._body = self._body
+        return variant
+
+    def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The creation as data, for graph libraries: (class, args, kwargs)."""
+        return self, args, kwargs
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Starts an actor; returns a handle at once.
+
+        Raises:
+            ActorAlreadyExistsError: the name is taken (unless `get_if_exists`).
+            ValueError: options that contradict each other.
+        """
+        runtime = process.get_runtime()
+        options = self._options
+        name = options.get("name") or ""
+        if options.get("get_if_exists") and not name:
+            raise ValueError("get_if_exists=True needs a name")
+        if len(name.encode()) > common_limits.NAME_BYTES_MAX:
+            raise ValueError(f"the name has more than {common_limits.NAME_BYTES_MAX} bytes")
+        spec = self._spec(runtime, args, kwargs)
+        if options.get("lifetime") == "detached":
+            return self._start_detached(runtime, spec)
+        return self._start_owned(runtime, spec)
+
+    def _spec(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorSpec:
+        options = self._options
+        facts = runtime.facts
+        if self._body is None:
+            name = f"{self._class.__module__}.{self._class.__qualname__}"
+            self._body = function_body(cloudpickle.dumps(self._class), name)
+        key = strategies.scheduling_key(options, for_actor=True, name=self._class.__name__)
+        namespace = options.get("namespace") or facts.namespace
+        key.request.namespace = namespace
+        payload, extra = pack(args, kwargs)
+        actor_id = runtime.services.next_id()
+        detached = options.get("lifetime") == "detached"
+        handle = HandleFacts(
+            actor_id,
+            "" if detached else facts.own_address,
+            self._class.__name__,
+            self._class.__module__,
+            self._methods,
+            max_task_retries=options.get("max_task_retries") or 0,
+            max_pending_calls=options.get("max_pending_calls") or -1,
+            detached=detached,
+            name=options.get("name") or "",
+            namespace=namespace,
+            out_of_order=bool(options.get("allow_out_of_order_execution")),
+        )
+        return ActorSpec(
+            actor_id=actor_id,
+            class_body=self._body,
+            class_name=self._class.__name__,
+            payload=payload,
+            extra=extra,
+            key=key,
+            max_restarts=options.get("max_restarts") or 0,
+            max_task_retries=options.get("max_task_retries") or 0,
+            max_concurrency=options.get("max_concurrency") or (1000 if self._is_async else 1),
+            concurrency_groups=options.get("concurrency_groups") or {},
+            is_async=self._is_async,
+            out_of_order=handle.out_of_order,
+            name=handle.name,
+            namespace=namespace,
+            handle=encode(handle),
+            capture_child_tasks=strategies.captures_children(options),
+            job_id=facts.job_id,
+            sys_path=facts.sys_path,
+        )
+
+    # ---- owned by this process
+
+    def _start_owned(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle:
+        if spec.name:
+            existing = runtime.io.call(self._register(runtime, spec))
+            if existing is not None:
+                return existing
+        services = runtime.services
+        entry = Entry(_sequence(spec.actor_id), services.owner_id, services.own_address)
+        entry.actor = spec.actor_id
+        ref: ObjectRef[Any] = ObjectRef(entry)
+        runtime.ownership.export(entry)
+        client = ActorClient(spec.actor_id, services, spec.class_name)
+        runtime.clients[spec.actor_id] = client
+        runtime.io.post(_start, runtime, spec, entry, client)
+        return ActorHandle(decode(spec.handle), ref)
+
+    async def _register(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle | None:
+        link = runtime.gcs()
+        record = self._record(runtime, spec, detached=False)
+        request = gcs.RegisterNamedActorRequest(
+            actor=record, get_if_exists=bool(self._options.get("get_if_exists"))
+        )
+        answer = await link.call(link.actors.RegisterNamedActor, request)
+        return self._unless_created(answer.created, answer.existing, spec)
+
+    def _unless_created(
+        self, created: bool, existing: t.ActorRecord, spec: ActorSpec
+    ) -> ActorHandle | None:
+        if created:
+            return None
+        if self._options.get("get_if_exists"):
+            return handle_from_record(existing.handle)
+        owner = existing.owner_id.hex() if existing.owner_id else "the GCS (detached)"
+        raise exceptions.ActorAlreadyExistsError(
+            f"an actor named {spec.name!r} exists in namespace {spec.namespace!r}, "
+            f"actor {existing.actor_id.hex()}, owner {owner}; use get_actor, another name, "
+            "or get_if_exists=True"
+        )
+
+    def _record(self, runtime: Runtime, spec: ActorSpec, *, detached: bool) -> t.ActorRecord:
+        return t.ActorRecord(
+            actor_id=spec.actor_id,
+            job_id=spec.job_id,
+            owner_id=runtime.facts.owner_id,
+            owner_address="" if detached else runtime.facts.own_address,
+            class_name=spec.class_name,
+            name=spec.name,
+            namespace=spec.namespace,
+            state=t.ACTOR_STATE_DEPENDENCIES_UNREADY,
+            detached=detached,
+            placement_group_id=spec.key.request.placement_group_id,
+            handle=spec.handle,
+            start_time_ms=runtime.services.wall_ms(),
+            version=1,
+            resources=spec.key.request.resources,
+        )
+
+    # ---- hosted by the GCS
+
+    def _start_detached(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle:
+        if spec.extra is not None:
+            self._resolve_arguments(runtime, spec.extra)
+        if runtime.facts.namespace_is_anonymous and not self._options.get("namespace"):
+            log.warning("detached_actor_in_anonymous_namespace", actor=spec.name or spec.class_name)
+        existing = runtime.io.call(self._create_detached(runtime, spec))
+        return existing or handle_from_record(spec.handle)
+
+    @staticmethod
+    def _resolve_arguments(runtime: Runtime, extra: CallExtra) -> None:
+        """The GCS restarts the actor after we are gone: its arguments must be values by then."""
+        waiting: list[Entry] = []
+        for _, ref in extra.arguments:
+            entry: Entry = ref._entry  # noqa: SLF001 - own reference  # pyright: ignore[reportPrivateUsage]
+            runtime.ownership.fetch(entry)
+            waiting.append(entry)
+        runtime.blocking.until_complete(waiting, None)
+
+    async def _create_detached(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle | None:
+        request = spec.key.request
+        creation = creation_message(spec, 0, runtime.services)
+        creation.detached = True
+        creation.owner_address = ""
+        start = ns.StartDetachedActor(
+            actor_id=spec.actor_id,
+            job_id=spec.job_id,
+            namespace=spec.namespace,
+            name=spec.name,
+            resources=request.resources,
+            placement_resources=request.placement_resources,
+            placement_group_id=request.placement_group_id,
+            bundle_index=request.bundle_index,
+            creation_spec=creation.SerializeToString(),
+            runtime_env_json=request.runtime_env_json,
+            class_name=spec.class_name,
+            driver_address=runtime.facts.driver_address,
+        )
+        message = gcs.CreateDetachedActorRequest(
+            actor=self._record(runtime, spec, detached=True),
+            start=start,
+            max_restarts=spec.max_restarts,
+            get_if_exists=bool(self._options.get("get_if_exists")),
+            scheduling=gcs.SchedulingRequest(
+                selector=request.selector,
+                fallback=request.fallback,
+                affinity_node_id=request.affinity_node_id,
+                affinity_soft=request.affinity_soft,
+            ),
+        )
+        link = runtime.gcs()
+        answer = await link.call(link.actors.CreateDetachedActor, message)
+        return self._unless_created(answer.created, answer.existing, spec)
+
+
+def _start(runtime: Runtime, spec: ActorSpec, entry: Entry, client: ActorClient) -> None:
+    actor = runtime.host().start(spec, entry, client)
+    if spec.extra is None or runtime.dependencies.wait(spec.extra, actor.arguments_ready):
+        actor.arguments_ready()
+
+
+def _sequence(actor_id: bytes) -> int:
+    return int.from_bytes(actor_id[16:24], "big")
+
+
+def _rebuild(class_: type[Any], options: dict[str, Any]) -> ActorClass[Any]:
+    return ActorClass(class_, options)
+
+
+

@@ -1,0 +1,244 @@
+"""Handles of actors: what users call. A handle counts as a reference to the actor's creation object."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cluster_common import ids
+from driver_client import exceptions, object_ref, process
+from driver_client.arguments import pack
+from driver_client.core import entry as entries
+from driver_client.core import options as option_rules
+from driver_client.core import serialization
+from driver_client.core.call import CallTemplate
+from driver_client.core.entry import Entry
+from driver_client.object_ref import ObjectRef
+from driver_client.shell.actor_client import ActorClient
+
+if TYPE_CHECKING:
+    from driver_client.shell.runtime import Runtime
+
+HIDDEN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
+
+
+class HandleFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What a process needs to call an actor; travels inside handles and in the GCS's name registry.
+
+    `methods`: name -> options given with `@method`. `owner_address` empty: hosted by the GCS.
+    """
+
+    actor_id: bytes
+    owner_address: str
+    class_name: str
+    module: str
+    methods: dict[str, dict[str, Any]]
+    max_task_retries: int = 0
+    max_pending_calls: int = -1
+    detached: bool = False
+    name: str = ""
+    namespace: str = ""
+    out_of_order: bool = False
+
+
+def encode(facts: HandleFacts) -> bytes:
+    """Bytes of the facts."""
+    return msgspec.msgpack.encode(facts)
+
+
+def decode(data: bytes) -> HandleFacts:
+    """Facts of the bytes."""
+    return msgspec.msgpack.decode(data, type=HandleFacts)
+
+
+class ActorMethod:
+    """`handle.method`: `.remote(...)` calls it."""
+
+    __slots__ = ("_client", "_handle", "_limit", "_runtime", "_template")
+
+    def __init__(self, handle: ActorHandle, template: CallTemplate) -> None:
+        self._handle = handle
+        self._template = template
+        self._runtime: Runtime | None = None
+        self._client: ActorClient | None = None
+        self._limit = -1
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"actor methods cannot be called directly: use {self._template.method_name}.remote()"
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Submits one call; calls of one process run in the order they were submitted."""
+        runtime = self._runtime
+        if runtime is None or runtime.closed:
+            runtime = self._bind_runtime()
+        client = self._client
+        assert client is not None, "bound above"
+        if self._limit > 0 and client.outstanding + len(client.queue) >= self._limit:
+            raise exceptions.PendingCallsLimitExceeded(
+                f"{client.outstanding} calls of {client.name} are pending, "
+                f"max_pending_calls is {self._limit}"
+            )
+        payload, extra = pack(args, kwargs)
+        return runtime.submit(client, self._template, payload, extra)
+
+    def options(self, **options: Any) -> ActorMethod:
+        """The same method with other options."""
+        option_rules.check(options, option_rules.METHOD_OPTIONS, "an actor method")
+        old = self._template
+        template = _template(
+            old.method_name,
+            {
+                "num_returns": old.num_returns,
+                "max_task_retries": old.max_retries,
+                "retry_exceptions": old.retry_exceptions,
+                "concurrency_group": old.concurrency_group,
+                **options,
+            },
+            old.max_retries,
+            old.call_name,
+        )
+        return ActorMethod(self._handle, template)
+
+    def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The call as data, for graph libraries: (method, args, kwargs)."""
+        return self, args, kwargs
+
+    def _bind_runtime(self) -> Runtime:
+        runtime = self._runtime = process.get_runtime()
+        self._client = self._handle._client_in(runtime)  # noqa: SLF001 - one noun in two classes  # pyright: ignore[reportPrivateUsage]
+        self._limit = self._handle._facts.max_pending_calls  # noqa: SLF001 - same  # pyright: ignore[reportPrivateUsage]
+        return runtime
+
+
+def _template(
+    name: str, options: dict[str, Any], default_retries: int, call_name: str
+) -> CallTemplate:
+    retries = options.get("max_task_retries")
+    returns = options.get("num_returns")
+    rule = options.get("retry_exceptions") or False
+    return CallTemplate(
+        method_name=name,
+        call_name=call_name,
+        num_returns=1 if returns is None else returns,
+        max_retries=default_retries if retries is None else retries,
+        retry_exceptions=tuple(rule) if isinstance(rule, list) else rule,
+        concurrency_group=options.get("concurrency_group") or "",
+    )
+
+
+class ActorHandle:
+    """Methods of the actor's class are attributes. Picklable: a copy elsewhere borrows the actor."""
+
+    def __init__(self, facts: HandleFacts, ref: ObjectRef[Any] | None) -> None:
+        self._facts = facts
+        self._ref = ref
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        facts: HandleFacts = self.__dict__["_facts"]
+        options = facts.methods.get(name)
+        if options is None:
+            if name not in HIDDEN_METHODS:
+                raise AttributeError(f"actor class {facts.class_name} has no method {name!r}")
+            options = {}
+        call_name = f"{facts.class_name}.{name}"
+        method = ActorMethod(self, _template(name, options, facts.max_task_retries, call_name))
+        self.__dict__[name] = method
+        return method
+
+    def __repr__(self) -> str:
+        return f"Actor({self._facts.class_name}, {self._facts.actor_id.hex()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorHandle) and other._facts.actor_id == self._facts.actor_id
+
+    def __hash__(self) -> int:
+        return hash(self._facts.actor_id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._ref is not None:
+            # Pins the actor while the bytes travel; the receiver registers itself as a borrower.
+            self._ref.__reduce__()
+        return handle_from_record, (encode(self._facts),)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._facts.methods]
+
+    @property
+    def _actor_id(self) -> _ActorId:
+        return _ActorId(self._facts.actor_id)
+
+    @property
+    def _ray_actor_id(self) -> _ActorId:
+        """Ray's name for the id."""
+        return _ActorId(self._facts.actor_id)
+
+    def _client_in(self, runtime: Runtime) -> ActorClient:
+        facts = self._facts
+        client = runtime.clients.get(facts.actor_id)
+        if client is None:
+            client = ActorClient(facts.actor_id, runtime.services, facts.class_name)
+            # Two threads may come here at once: the first one's client is everybody's.
+            known = runtime.clients.setdefault(facts.actor_id, client)
+            if known is client:
+                runtime.io.post(
+                    lambda: runtime.watches().watch(facts.actor_id, facts.owner_address)
+                )
+            client = known
+        return client
+
+
+class _ActorId:
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def hex(self) -> str:
+        return self._value.hex()
+
+    def binary(self) -> bytes:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"ActorID({self._value.hex()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ActorId) and other.binary() == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def handle_from_record(data: bytes) -> ActorHandle:
+    """A handle from bytes: borrows the actor, unless it is detached or this process is the actor.
+
+    A handle an actor holds to itself does not keep it alive (CONTRACT: Actors and errors).
+    """
+    facts = decode(data)
+    ref: ObjectRef[Any] | None = None
+    runtime = process.runtime_if_any()
+    own = runtime is not None and runtime.facts.actor_id == facts.actor_id
+    if facts.owner_address and object_ref.resolve is not None and not own:
+        ref = object_ref.resolve(ids.object_id(facts.actor_id), facts.owner_address)
+        serialization.note_reference(ref)
+        entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        if entry.state == entries.ERROR:
+            error = serialization.loads(entry.data)
+            if isinstance(error, exceptions.ObjectFreedError):
+                ref = None  # the actor is over; calls say why
+    return ActorHandle(facts, ref)
+
+
+def methods_of(class_: type) -> tuple[dict[str, dict[str, Any]], bool]:
+    """(public and dunder methods with their `@method` options, whether any is `async def`)."""
+    methods: dict[str, dict[str, Any]] = {}
+    is_async = False
+    for name, member in inspect.getmembers(class_, callable):
+        if name.startswith("__") and (not inspect.isfunction(member) or name == "__init__"):
+            continue
+        methods[name] = dict(getattr(member, "__shoal_method__", {}))
+        is_async = is_async or inspect.iscoroutinefunction(member)
+        is_async = is_async or inspect.isasyncgenfunction(member)
+    return methods, is_async

@@ -1,0 +1,304 @@
+"""Functions of the core API: get, put, wait, kill, get_actor, cluster questions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_api.v1 import core_worker_pb2_grpc as rpc
+from cluster_api.v1 import gcs_pb2 as gcs
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import resources
+from cluster_common.transport.endpoints import make_channel
+from driver_client import exceptions, limits, placement_group, process
+from driver_client.actor_handle import ActorHandle, handle_from_record
+from driver_client.core import entry as entries
+from driver_client.core import serialization
+from driver_client.core.entry import Entry
+from driver_client.object_ref import ObjectRef, open_entry
+from driver_client.shell.gcs_link import GcsLink
+from driver_client.shell.runtime import Runtime
+
+T = TypeVar("T")
+
+_entry_of = attrgetter("_entry")
+
+
+def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+    """The value of a reference, or the values of a list of them.
+
+    Raises:
+        GetTimeoutError: not ready within `timeout` seconds; 0 polls, None is the only "no limit".
+        RayError: the error a task ended with, as the user's class too.
+        TypeError, ValueError: not a reference or list of them; negative timeout.
+    """
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")
+    if isinstance(object_refs, ObjectRef):
+        entry: Entry = _entry_of(object_refs)
+        if entry.state == entries.PENDING:
+            _block([entry], timeout)
+        return open_entry(entry)
+    if not isinstance(object_refs, list):
+        raise TypeError(f"get takes an ObjectRef or a list of them, not {_kind(object_refs)}")
+    for ref in object_refs:
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"get takes ObjectRefs; the list holds {_kind(ref)}")
+    wanted: list[Entry] = list(map(_entry_of, object_refs))
+    if any(entry.state == entries.PENDING for entry in wanted):
+        _block(wanted, timeout)
+    for entry in wanted:
+        if entry.state == entries.ERROR:
+            open_entry(entry)
+    return [open_entry(entry) for entry in wanted]
+
+
+def _block(wanted: list[Entry], timeout: float | None) -> None:
+    runtime = process.get_runtime()
+    fetch_borrowed(runtime, wanted)
+    try:
+        runtime.blocking.until_complete(wanted, timeout)
+    except exceptions.GetTimeoutError as error:
+        for entry in wanted:
+            if entry.group_id and entry.state == entries.PENDING:
+                raise _group_timeout(entry.group_id, timeout) from None
+        raise error from None
+
+
+def _group_timeout(group_id: bytes, timeout: float | None) -> exceptions.GetTimeoutError:
+    reason, message = placement_group.pending_reason(group_id)
+    text = f"placement group {group_id.hex()} was not ready after {timeout:g} s"
+    return exceptions.GetTimeoutError(f"{text}: {reason}: {message}" if reason else text, reason)
+
+
+def fetch_borrowed(runtime: Runtime, wanted: list[Entry]) -> None:
+    """Asks owners for the values of borrowed entries."""
+    for entry in wanted:
+        if type(entry.key) is bytes and entry.state == entries.PENDING:
+            runtime.ownership.fetch(entry)
+
+
+def put(value: Any) -> ObjectRef[Any]:
+    """A reference to a value that this process owns.
+
+    Raises:
+        TypeError: the value is a reference, or cannot be pickled.
+    """
+    if isinstance(value, ObjectRef):
+        raise TypeError("put of an ObjectRef is not allowed: put the value, or a list with the ref")
+    data, contained = serialization.dumps_with_references(value)
+    return process.get_runtime().put(data, contained)
+
+
+def wait(
+    ray_waitables: list[Any],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """(the first `num_returns` ready references in the list's order, the rest).
+
+    Fewer are ready when `timeout` (seconds; 0 polls, None no limit) ran out.
+
+    Raises:
+        TypeError: not a list of ObjectRefs.
+        ValueError: duplicates, `num_returns` not in 1 .. len, negative timeout.
+    """
+    refs = ray_waitables
+    if not isinstance(refs, list):
+        raise TypeError(f"wait takes a list of ObjectRefs, not {_kind(refs)}")
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")
+    if not refs:
+        return [], []
+    try:
+        wanted: list[Entry] = list(map(_entry_of, refs))
+    except AttributeError:
+        raise TypeError("wait takes ObjectRefs; the list holds something else") from None
+    if len(set(wanted)) != len(wanted):
+        raise ValueError("wait takes a list of different ObjectRefs; there are duplicates")
+    if not 1 <= num_returns <= len(refs):
+        raise ValueError(f"num_returns must be in 1 .. {len(refs)}, not {num_returns}")
+    runtime = process.get_runtime()
+    if fetch_local or runtime.ownership.borrowed:
+        fetch_borrowed(runtime, wanted)
+    ready = runtime.blocking.until_count(wanted, num_returns, timeout)
+    return _split(refs, ready)
+
+
+def _split(refs: list[Any], ready: list[int]) -> tuple[list[Any], list[Any]]:
+    rest: list[Any] = []
+    start = 0
+    for position in ready:
+        rest += refs[start:position]
+        start = position + 1
+    rest += refs[start:]
+    return [refs[position] for position in ready], rest
+
+
+def kill(actor: Any, *, no_restart: bool = True) -> None:
+    """Ends an actor at once. When this returns (`no_restart=True`) its name is free.
+
+    Raises:
+        ValueError: not an actor handle.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(f"kill takes an actor handle, not {_kind(actor)}")
+    runtime = process.get_runtime()
+    facts = actor._facts  # noqa: SLF001 - the handle's own API  # pyright: ignore[reportPrivateUsage]
+    if facts.owner_address == runtime.facts.own_address:
+        runtime.io.call(_kill_own(runtime, facts.actor_id, no_restart=no_restart))
+    elif facts.owner_address:
+        runtime.io.call(_kill_at_owner(facts.owner_address, facts.actor_id, no_restart=no_restart))
+    else:
+        runtime.io.call(_kill_at_gcs(runtime, facts.actor_id, no_restart=no_restart))
+
+
+async def _kill_own(runtime: Runtime, actor_id: bytes, *, no_restart: bool) -> None:
+    host = runtime.host()
+    if not host.kill(actor_id, no_restart=no_restart, reason="killed by shoal.kill"):
+        return
+    actor = host.get(actor_id)
+    if no_restart and actor is not None and actor.spec.name:
+        await host.reporter.flushed(limits.GCS_CALL_TIMEOUT_S)
+
+
+async def _kill_at_owner(address: str, actor_id: bytes, *, no_restart: bool) -> None:
+    async with make_channel(address) as channel:
+        request = pb.KillActorRequest(
+            actor_id=actor_id, no_restart=no_restart, reason="killed by shoal.kill"
+        )
+        link_call: Callable[..., Awaitable[pb.KillActorResponse]] = rpc.CoreWorkerServiceStub(
+            channel
+        ).KillActor
+        try:
+            await link_call(request, timeout=limits.GCS_CALL_TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001 - an owner that is gone took its actor along
+            if not _is_rpc_error(error):
+                raise
+
+
+def _is_rpc_error(error: Exception) -> bool:
+    return hasattr(error, "code") and hasattr(error, "details")
+
+
+async def _kill_at_gcs(runtime: Runtime, actor_id: bytes, *, no_restart: bool) -> None:
+    link = runtime.gcs()
+    request = gcs.GcsKillActorRequest(actor_id=actor_id, no_restart=no_restart)
+    await link.call(link.actors.KillActor, request)
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """The actor of this name.
+
+    Raises:
+        ValueError (ActorHandleNotFoundError): there is none; empty name.
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"get_actor takes a non-empty name, not {name!r}")
+    runtime = process.get_runtime()
+    space = namespace or runtime.facts.namespace
+    request = gcs.GetNamedActorRequest(name=name, namespace=space)
+    answer = runtime.io.call(_ask(runtime, lambda link: link.actors.GetNamedActor, request))
+    if not answer.found:
+        raise exceptions.ActorHandleNotFoundError(
+            f"there is no actor named {name!r} in namespace {space!r}"
+        )
+    return handle_from_record(answer.actor.handle)
+
+
+def list_named_actors(*, all_namespaces: bool = False) -> list[Any]:
+    """Names of named actors that are not dead; with all namespaces: dicts of name and namespace."""
+    runtime = process.get_runtime()
+    request = gcs.ListNamedActorsRequest(
+        namespace=runtime.facts.namespace, all_namespaces=all_namespaces
+    )
+    answer = runtime.io.call(_ask(runtime, lambda link: link.actors.ListNamedActors, request))
+    if all_namespaces:
+        return [{"name": row.name, "namespace": row.namespace} for row in answer.names]
+    return [row.name for row in answer.names]
+
+
+async def _ask(
+    runtime: Runtime, method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any
+) -> T:
+    link = runtime.gcs()
+    return await link.call(method(link), request)
+
+
+def gcs_call(method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any) -> T:
+    """One unary call to the GCS from a user thread."""
+    runtime = process.get_runtime()
+    return runtime.io.call(_ask(runtime, method, request))
+
+
+def node_records() -> list[t.NodeRecord]:
+    """All nodes the GCS knows, dead ones included."""
+    return list(gcs_call(lambda link: link.nodes.GetAllNodes, gcs.GetAllNodesRequest()).nodes)
+
+
+def nodes() -> list[dict[str, Any]]:
+    """All nodes as Ray lists them; resources are empty for dead ones."""
+    return [_node_row(node) for node in node_records()]
+
+
+def _node_row(node: t.NodeRecord) -> dict[str, Any]:
+    host, _, port = node.address.rpartition(":")
+    alive = node.state != t.NODE_STATE_DEAD
+    return {
+        "NodeID": node.node_id.hex(),
+        "Alive": alive,
+        "alive": alive,
+        "NodeManagerAddress": host,
+        "NodeManagerHostname": node.hostname,
+        "NodeManagerPort": int(port or 0),
+        "ObjectManagerPort": 0,
+        "ObjectStoreSocketName": "",
+        "RayletSocketName": "",
+        "MetricsExportPort": 0,
+        "NodeName": node.node_name,
+        "DeathReason": int(node.death_cause),
+        "DeathReasonMessage": node.death_message,
+        "Resources": resources.floats(node.total.amounts) if alive else {},
+        "Labels": dict(node.labels),
+        "Draining": node.state == t.NODE_STATE_DRAINING,
+    }
+
+
+def cluster_resources() -> dict[str, float]:
+    """Sum of the totals of all nodes that are alive."""
+    return _sum([node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD])
+
+
+def available_resources() -> dict[str, float]:
+    """Sum of what is free on all nodes that are alive."""
+    alive = [node for node in node_records() if node.state != t.NODE_STATE_DEAD]
+    return _sum([node.available.amounts for node in alive])
+
+
+def _sum(parts: list[Any]) -> dict[str, float]:
+    total: resources.Vector = {}
+    for part in parts:
+        resources.add(total, part)
+    return resources.floats(total)
+
+
+def exit_actor() -> None:
+    """Ends the actor that calls this, after its answer; it is not restarted.
+
+    Raises:
+        TypeError: not called inside an actor.
+    """
+    from driver_client.shell.actor_instance import ActorExit  # late: only actors need it
+
+    runtime = process.runtime_if_any()
+    if runtime is None or not runtime.facts.actor_id:
+        raise TypeError("exit_actor can only be called inside an actor")
+    raise ActorExit("exit_actor was called")
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.80}"

@@ -1,0 +1,52 @@
+"""Borrowed references: what this process told owners, and in which order it may say so.
+
+Rule: a removal is held back while any addition is unacknowledged. Whoever handed a reference to us keeps
+it alive until we let go of what we got it from; letting go first and registering later would lose it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class BorrowLedger:
+    """Additions on their way and removals that wait for them. Pure; belongs to the I/O thread."""
+
+    def __init__(self) -> None:
+        self._unacknowledged: dict[bytes, int] = {}
+        self._held: deque[tuple[bytes, str]] = deque()
+
+    @property
+    def unacknowledged(self) -> set[bytes]:
+        """Object ids whose addition no owner confirmed yet."""
+        return set(self._unacknowledged)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any addition is unconfirmed."""
+        return bool(self._unacknowledged)
+
+    def add(self, object_id: bytes) -> None:
+        """An addition is being sent."""
+        self._unacknowledged[object_id] = self._unacknowledged.get(object_id, 0) + 1
+
+    def acknowledged(self, object_id: bytes) -> list[tuple[bytes, str]]:
+        """The owner has it (or is gone). Returns removals (object id, owner address) to send now."""
+        count = self._unacknowledged.get(object_id, 0) - 1
+        if count > 0:
+            self._unacknowledged[object_id] = count
+        else:
+            self._unacknowledged.pop(object_id, None)
+        return self._release()
+
+    def remove(self, object_id: bytes, owner_address: str) -> list[tuple[bytes, str]]:
+        """The last local reference went. Returns removals to send now."""
+        self._held.append((object_id, owner_address))
+        return self._release()
+
+    def _release(self) -> list[tuple[bytes, str]]:
+        if self._unacknowledged:
+            return []
+        ready = list(self._held)
+        self._held.clear()
+        return ready

@@ -1,0 +1,84 @@
+"""What a remote function or method is, apart from one call of it; and the record of one call.
+
+A call record is a plain tuple on the hot path (CALIBRATION section 4):
+    (task sequence, CallTemplate, payload bytes, Entry, CallExtra or None)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from driver_client import limits
+from driver_client.core.entry import Entry
+
+
+class FunctionBody(msgspec.Struct, frozen=True, gc=False):
+    """A pickled function or class, exported once per peer by its hash."""
+
+    hash: bytes
+    pickled: bytes
+    name: str
+
+
+def function_body(pickled: bytes, name: str) -> FunctionBody:
+    """A body with its content hash (blake2b, 16 bytes)."""
+    return FunctionBody(hashlib.blake2b(pickled, digest_size=16).digest(), pickled, name)
+
+
+class CallTemplate:
+    """Everything that calls of one function with the same options share. Compared by identity."""
+
+    __slots__ = (
+        "body",
+        "call_name",
+        "capture_child_tasks",
+        "concurrency_group",
+        "max_retries",
+        "method_name",
+        "num_returns",
+        "placement_group_id",
+        "retry_exceptions",
+    )
+
+    def __init__(
+        self,
+        *,
+        body: FunctionBody | None = None,
+        method_name: str = "",
+        call_name: str = "",
+        num_returns: int = 1,
+        max_retries: int = limits.TASK_RETRIES_DEFAULT,
+        retry_exceptions: bool | tuple[type[BaseException], ...] = False,
+        concurrency_group: str = "",
+        placement_group_id: bytes = b"",
+        capture_child_tasks: bool = False,
+    ) -> None:
+        self.body = body
+        self.method_name = method_name
+        self.call_name = call_name or method_name or (body.name if body else "")
+        self.num_returns = num_returns
+        self.max_retries = max_retries
+        self.retry_exceptions = retry_exceptions
+        self.concurrency_group = concurrency_group
+        self.placement_group_id = placement_group_id
+        self.capture_child_tasks = capture_child_tasks
+
+
+class CallExtra:
+    """What only some calls have: references among their arguments."""
+
+    __slots__ = ("arguments", "contained", "unready")
+
+    def __init__(self, arguments: list[tuple[int, Any]], contained: list[Any]) -> None:
+        self.arguments = arguments
+        """(position in the flattened arguments, ObjectRef): replaced by their values before sending."""
+        self.contained = contained
+        """References inside arguments: kept alive until the call is over."""
+        self.unready = 0
+        """How many of `arguments` are not complete yet."""
+
+
+CallRecord = tuple[int, CallTemplate, bytes, Entry, "CallExtra | None"]

@@ -1,0 +1,196 @@
+"""Options of remote functions and classes: which exist, what they may be (RAY_FACTS C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster_common import labels, resources
+
+_COMMON = frozenset(
+    {
+        "_labels",
+        "_metadata",
+        "accelerator_type",
+        "enable_task_events",
+        "fallback_strategy",
+        "label_selector",
+        "memory",
+        "name",
+        "num_cpus",
+        "num_gpus",
+        "object_store_memory",
+        "placement_group",
+        "placement_group_bundle_index",
+        "placement_group_capture_child_tasks",
+        "resources",
+        "runtime_env",
+        "scheduling_strategy",
+    }
+)
+TASK_OPTIONS = _COMMON | {"max_calls", "max_retries", "num_returns", "retry_exceptions"}
+ACTOR_OPTIONS = _COMMON | {
+    "allow_out_of_order_execution",
+    "concurrency_groups",
+    "get_if_exists",
+    "lifetime",
+    "max_concurrency",
+    "max_pending_calls",
+    "max_restarts",
+    "max_task_retries",
+    "namespace",
+}
+METHOD_OPTIONS = frozenset(
+    {
+        "concurrency_group",
+        "enable_task_events",
+        "max_task_retries",
+        "name",
+        "num_returns",
+        "retry_exceptions",
+        "tensor_transport",
+    }
+)
+RUNTIME_ENV_KEYS = ("env_vars",)
+"""What a runtime environment may hold today."""
+
+
+def check(options: Mapping[str, Any], allowed: frozenset[str], what: str) -> None:
+    """Checks names and values of options.
+
+    Raises:
+        ValueError, TypeError: names the option, what was wrong and what is allowed.
+    """
+    for name, value in options.items():
+        if name not in allowed:
+            raise ValueError(
+                f"{what} has no option {name!r}; allowed are {', '.join(sorted(allowed))}"
+            )
+        checker = _CHECKS.get(name)
+        if checker is not None and value is not None:
+            checker(name, value)
+
+
+def _whole(minimum: int) -> Any:
+    def checker(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be a whole number, not {value!r}")
+        if value < minimum:
+            raise ValueError(f"{name} must be {minimum} or more, not {value}")
+
+    return checker
+
+
+def _amount(resource: str) -> Any:
+    def checker(name: str, value: Any) -> None:
+        try:
+            resources.to_fixed(resource, value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from None
+
+    return checker
+
+
+def _resources(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of resource name to amount, not {value!r}")
+    for reserved, option in (("CPU", "num_cpus"), ("GPU", "num_gpus"), ("memory", "memory")):
+        if reserved in value:
+            raise ValueError(f"{name} must not contain {reserved!r}: use {option}")
+    resources.vector(value)
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, not {value!r}")
+
+
+def _name(name: str, value: Any) -> None:
+    _text(name, value)
+    if not value:
+        raise ValueError(f"{name} must not be empty")
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def _lifetime(name: str, value: Any) -> None:
+    if value not in ("detached", "non_detached"):
+        raise ValueError(f"{name} must be None, 'detached' or 'non_detached', not {value!r}")
+
+
+def _selector(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of label to expression, not {value!r}")
+    for key, expression in value.items():
+        if not isinstance(expression, str):
+            raise TypeError(f"{name}[{key!r}] must be a text, not {expression!r}")
+    labels.parse_selector(value)
+
+
+def _fallback(name: str, value: Any) -> None:
+    if not isinstance(value, list):
+        raise TypeError(f"{name} must be a list of {{'label_selector': {{…}}}}, not {value!r}")
+    for item in value:
+        if not isinstance(item, dict) or set(item) != {"label_selector"}:
+            raise ValueError(f"{name}: each item must be {{'label_selector': {{…}}}}, not {item!r}")
+        _selector(f"{name} label_selector", item["label_selector"])
+
+
+def _runtime_env(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict, not {value!r}")
+    for key in value:
+        if key not in RUNTIME_ENV_KEYS:
+            raise ValueError(f"{name} key {key!r} is not known; allowed are {RUNTIME_ENV_KEYS}")
+    for key, item in value.get("env_vars", {}).items():
+        if not isinstance(key, str) or not isinstance(item, str):
+            raise TypeError(f"{name} env_vars must map text to text, not {key!r}: {item!r}")
+
+
+def _retry_exceptions(name: str, value: Any) -> None:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(item, type) and issubclass(item, BaseException) for item in value
+    ):
+        return
+    raise TypeError(f"{name} must be True, False or a list of exception classes, not {value!r}")
+
+
+def _groups(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of group name to concurrency, not {value!r}")
+    for group, count in value.items():
+        _whole(1)(f"{name}[{group!r}]", count)
+
+
+_CHECKS: dict[str, Any] = {
+    "num_cpus": _amount("CPU"),
+    "num_gpus": _amount("GPU"),
+    "memory": _amount("memory"),
+    "object_store_memory": _amount("object_store_memory"),
+    "resources": _resources,
+    "name": _name,
+    "namespace": _name,
+    "accelerator_type": _name,
+    "concurrency_group": _name,
+    "max_calls": _whole(0),
+    "max_retries": _whole(-1),
+    "max_restarts": _whole(-1),
+    "max_task_retries": _whole(-1),
+    "max_concurrency": _whole(1),
+    "max_pending_calls": _whole(-1),
+    "num_returns": _whole(0),
+    "retry_exceptions": _retry_exceptions,
+    "lifetime": _lifetime,
+    "get_if_exists": _flag,
+    "allow_out_of_order_execution": _flag,
+    "enable_task_events": _flag,
+    "label_selector": _selector,
+    "fallback_strategy": _fallback,
+    "runtime_env": _runtime_env,
+    "concurrency_groups": _groups,
+}

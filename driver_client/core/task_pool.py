@@ -1,0 +1,106 @@
+"""Tasks of one scheduling key: which goes to which leased worker, how many leases to ask for.
+
+Pure decisions; the shell sends. A key is everything that must be equal for a worker to be reused:
+shape, selector, strategy, group and bundle, runtime environment (DESIGN section 8).
+
+Depth: a worker whose tasks are known to be short gets several at a time, up to a window of time, since
+one at a time pays a round trip each (CALIBRATION section 1). A worker takes back what waits behind a
+task that turns out long, and its depth falls to one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from driver_client import limits
+from driver_client.core.call import CallRecord
+
+_MEAN_WEIGHT = 0.4
+
+
+class LeasedWorker:
+    """One lease and what is in flight on it."""
+
+    __slots__ = ("idle_since_ms", "in_flight", "lease_id", "mean_us")
+
+    def __init__(self, lease_id: bytes) -> None:
+        self.lease_id = lease_id
+        self.in_flight = 0
+        self.mean_us = float(limits.PIPELINE_WINDOW_US)
+        self.idle_since_ms: int | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many tasks may be in flight."""
+        if self.mean_us * limits.PIPELINE_DEPTH_MAX <= limits.PIPELINE_WINDOW_US:
+            return limits.PIPELINE_DEPTH_MAX
+        return max(1, int(limits.PIPELINE_WINDOW_US / self.mean_us))
+
+    def observe(self, duration_us: float) -> None:
+        """One task took so long, measured where it ran."""
+        self.mean_us += _MEAN_WEIGHT * (duration_us - self.mean_us)
+
+
+class TaskPool:
+    """Queue, leases and outstanding lease requests of one key."""
+
+    __slots__ = ("leases", "queue", "requested")
+
+    def __init__(self) -> None:
+        self.queue: deque[CallRecord] = deque()
+        self.leases: dict[bytes, LeasedWorker] = {}
+        self.requested: dict[bytes, None] = {}
+
+    def requests_wanted(self) -> int:
+        """How many more lease requests to send now."""
+        wanted = min(len(self.queue), limits.LEASE_REQUESTS_PENDING_MAX)
+        return max(0, wanted - len(self.requested))
+
+    def requests_unwanted(self) -> list[bytes]:
+        """Lease requests to cancel since nothing waits for them; newest first."""
+        if self.queue:
+            return []
+        unwanted = list(reversed(self.requested))
+        self.requested.clear()
+        return unwanted
+
+    def granted(self, lease_id: bytes) -> LeasedWorker:
+        """A lease came."""
+        self.requested.pop(lease_id, None)
+        worker = LeasedWorker(lease_id)
+        self.leases[lease_id] = worker
+        return worker
+
+    def take_for(self, worker: LeasedWorker) -> list[CallRecord]:
+        """Tasks to push to this worker now."""
+        room = worker.depth - worker.in_flight
+        queue = self.queue
+        if room <= 0 or not queue:
+            return []
+        # Leases on their way find work too: what is left is shared with the workers that have room.
+        share = max(1, -(-len(queue) // max(1, len(self.leases))))
+        count = min(room, len(queue), share)
+        batch = [queue.popleft() for _ in range(count)]
+        worker.in_flight += count
+        worker.idle_since_ms = None
+        return batch
+
+    def gave_back(self, records: list[CallRecord], worker: LeasedWorker | None) -> None:
+        """Tasks that did not start: they go to the front, in their order."""
+        self.queue.extendleft(reversed(records))
+        if worker is not None:
+            worker.in_flight -= len(records)
+            worker.mean_us = float(limits.PIPELINE_WINDOW_US)
+
+    def idle_leases(self, before_ms: int) -> list[bytes]:
+        """Leases idle since `before_ms` or longer."""
+        return [
+            lease_id
+            for lease_id, worker in self.leases.items()
+            if worker.idle_since_ms is not None and worker.idle_since_ms <= before_ms
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing queued, leased or asked for."""
+        return not (self.queue or self.leases or self.requested)

@@ -1,0 +1,144 @@
+"""References to objects: what users hold.
+
+Dropping a reference only appends to a queue that the I/O thread sweeps (DESIGN section 11): no lock,
+no message, no bookkeeping on the user's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from cluster_common import ids
+from driver_client import limits
+from driver_client.core import entry as entries
+from driver_client.core import serialization
+from driver_client.core.entry import Entry
+
+T = TypeVar("T", covariant=True)
+
+changes: deque[Entry | tuple[Entry]] = deque()
+"""Reference counts to apply, in order: an entry was dropped once; a 1-tuple: referenced once more."""
+
+resolve: Callable[[bytes, str], ObjectRef[Any]] | None = None
+"""Set by the process's runtime: the reference for (object id, owner address)."""
+
+export: Callable[[Entry], None] | None = None
+"""Set by the process's runtime: told when the id of an entry leaves the process."""
+
+wake_io: Callable[[], None] | None = None
+"""Set by the process's runtime: asks the I/O thread to sweep."""
+
+
+class ObjectRef(Generic[T]):
+    """A future value. Hashable, comparable by object, awaitable, picklable (as a borrowed reference)."""
+
+    __slots__ = ("__weakref__", "_entry")
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def __del__(self) -> None:
+        entry = self._entry
+        changes.append(entry)
+        if (len(changes) > limits.DROPPED_REFERENCES_MAX or entry.actor is not None) and wake_io:
+            wake_io()
+
+    def __hash__(self) -> int:
+        return hash(self._entry.key)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectRef):
+            return NotImplemented
+        return self._entry is other._entry or self.binary() == other.binary()
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.hex()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        serialization.note_reference(self)
+        if export is not None:
+            export(self._entry)
+        return rebuild, (self._entry.object_id, self._entry.owner_address)
+
+    def hex(self) -> str:
+        """The object id as text."""
+        return self._entry.object_id.hex()
+
+    def binary(self) -> bytes:
+        """The object id, 28 bytes."""
+        return self._entry.object_id
+
+    def task_id(self) -> ids.TaskId:
+        """The task that makes the object (of a `put`: its owner's sequence number)."""
+        return ids.task_of(self._entry.object_id)
+
+    def future(self) -> concurrent.futures.Future[T]:
+        """A thread's future of the value."""
+        result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        waiter = _FutureWaiter(result)
+        if not self._entry.add_waiter(waiter):
+            waiter.notify(self._entry)
+        return result
+
+    def as_future(self) -> asyncio.Future[T]:
+        """An asyncio future of the value, for the running loop."""
+        return asyncio.wrap_future(self.future())
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if self._entry.state != entries.PENDING:
+            return open_entry(self._entry)
+        return (yield from self.as_future().__await__())
+
+
+class _FutureWaiter:
+    """Completes a thread's future; unpickles on the thread that completes the entry."""
+
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+        self._future: concurrent.futures.Future[Any] | None = future
+
+    def notify(self, entry: Entry) -> None:
+        future, self._future = self._future, None
+        if future is None or not future.set_running_or_notify_cancel():
+            return
+        try:
+            value = open_entry(entry)
+        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to who awaits
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+
+def open_entry(entry: Entry) -> Any:
+    """The value of a complete entry.
+
+    Raises:
+        The error it was completed with, as the user's class where it is a task's error.
+    """
+    if entry.state == entries.VALUE:
+        return serialization.loads(entry.data)
+    error = serialization.loads(entry.data)
+    as_cause = getattr(error, "as_instanceof_cause", None)
+    raise as_cause() if as_cause is not None else error
+
+
+def rebuild(object_id: bytes, owner_address: str) -> ObjectRef[Any]:
+    """A reference read from bytes: its own again, or a borrowed one.
+
+    Raises:
+        RuntimeError: this process has no runtime (call `init` first).
+    """
+    if resolve is None:
+        raise RuntimeError("an ObjectRef can only be unpickled in a process that called shoal.init()")
+    ref = resolve(object_id, owner_address)
+    serialization.note_reference(ref)
+    return ref
+
+
+def another(entry: Entry) -> ObjectRef[Any]:
+    """One more reference to a known entry."""
+    changes.append((entry,))
+    return ObjectRef(entry)

@@ -1,0 +1,309 @@
+"""Placement groups as users hold them: creating, waiting, removing (CONTRACT: Placement groups)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cluster_api.v1 import placement_groups_pb2 as pg
+from cluster_common import limits as common_limits
+from cluster_common import resources
+from driver_client import exceptions, process
+from driver_client.core import entry as entries
+from driver_client.core import group_request, serialization
+from driver_client.core.entry import Entry
+from driver_client.object_ref import ObjectRef
+from driver_client.shell.group_session import GroupSession
+
+_GONE = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
+_EXPLAIN_TIMEOUT_S = 2.0
+
+
+class GroupChange(msgspec.Struct, frozen=True):
+    """One change of a group: its state, which bundles were lost and placed, and why."""
+
+    state: str
+    lost_bundles: tuple[int, ...]
+    placed_bundles: tuple[int, ...]
+    cause: str
+
+
+def state_name(state: int) -> str:
+    """`CREATED` of PLACEMENT_GROUP_STATE_CREATED."""
+    return pg.PlacementGroupState.Name(state).removeprefix("PLACEMENT_GROUP_STATE_")  # pyright: ignore[reportArgumentType]
+
+
+class PlacementGroup:
+    """A handle: cheap to copy and to pickle; equal by id."""
+
+    def __init__(self, id_bytes: bytes, bundles: Sequence[Mapping[str, float]]) -> None:
+        self.id_bytes = id_bytes
+        self._bundles = [dict(bundle) for bundle in bundles]
+
+    @staticmethod
+    def empty() -> PlacementGroup:
+        """The group that is none."""
+        return PlacementGroup(b"", [])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this is the group that is none."""
+        return not self.id_bytes
+
+    @property
+    def id(self) -> _GroupId:
+        """The id, with `hex()`."""
+        return _GroupId(self.id_bytes)
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        """Resources of each bundle."""
+        return [dict(bundle) for bundle in self._bundles]
+
+    @property
+    def bundle_count(self) -> int:
+        """Number of bundles."""
+        return len(self._bundles)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and other.id_bytes == self.id_bytes
+
+    def __hash__(self) -> int:
+        return hash(self.id_bytes)
+
+    def __repr__(self) -> str:
+        return f"PlacementGroup({self.id_bytes.hex()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlacementGroup, (self.id_bytes, self._bundles)
+
+    # ---- waiting
+
+    def ready(self) -> ObjectRef[PlacementGroup]:
+        """A reference that completes with this group when all its bundles are committed.
+
+        A direct question to the GCS: no task, worker or runtime environment is involved. It raises
+        PlacementGroupRemovedError when the group is removed instead.
+        """
+        runtime = process.get_runtime()
+        ref, entry = runtime.new_ref()
+        entry.group_id = self.id_bytes
+        if self.is_empty:
+            entry.complete(serialization.dumps(self), entries.VALUE)
+            return ref
+        known = runtime.group_session_if_any
+        record = known.known(self.id_bytes) if known is not None else None
+        if record is None or not self._complete(entry, record):
+            runtime.io.post(self._watch, entry)
+        return ref
+
+    def _watch(self, entry: Entry) -> None:
+        session = process.get_runtime().group_session()
+
+        def changed(record: pg.PlacementGroupRecord) -> None:
+            if self._complete(entry, record):
+                session.unlisten(self.id_bytes, changed)
+
+        session.listen(self.id_bytes, changed)
+
+    def _complete(self, entry: Entry, record: pg.PlacementGroupRecord) -> bool:
+        if record.state == pg.PLACEMENT_GROUP_STATE_CREATED:
+            entry.complete(serialization.dumps(self), entries.VALUE)
+            return True
+        if record.state in _GONE:
+            entry.complete(exceptions.pickle_error(removed_error(self, record)), entries.ERROR)
+            return True
+        return False
+
+    def wait(self, timeout_seconds: float = 30) -> bool:
+        """Whether the group is ready within the time.
+
+        Raises:
+            PlacementGroupRemovedError: it was removed.
+        """
+        if timeout_seconds < 0:
+            raise ValueError(f"timeout_seconds must be 0 or more, not {timeout_seconds}")
+        runtime = process.get_runtime()
+        entry: Entry = self.ready()._entry  # noqa: SLF001 - own reference  # pyright: ignore[reportPrivateUsage]
+        if not runtime.blocking.until_count([entry], 1, timeout_seconds):
+            return False
+        if entry.state == entries.ERROR:
+            raise serialization.loads(entry.data)
+        return True
+
+    # ---- changes
+
+    def on_change(self, callback: Callable[[GroupChange], None]) -> Callable[[], None]:
+        """Calls `callback` (on the I/O thread, keep it short) at every change; returns a stop function."""
+        runtime = process.get_runtime()
+        follower = _Follower(callback)
+
+        def start() -> None:
+            runtime.group_session().listen(self.id_bytes, follower.changed)
+
+        def stop() -> None:
+            runtime.io.post(runtime.group_session().unlisten, self.id_bytes, follower.changed)
+
+        runtime.io.post(start)
+        return stop
+
+    async def changed(self) -> GroupChange:
+        """Waits for the next change."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[GroupChange] = loop.create_future()
+
+        def tell(change: GroupChange) -> None:
+            loop.call_soon_threadsafe(_set_once, future, change)
+
+        stop = self.on_change(tell)
+        try:
+            return await future
+        finally:
+            stop()
+
+
+def _set_once(future: asyncio.Future[GroupChange], change: GroupChange) -> None:
+    if not future.done():
+        future.set_result(change)
+
+
+class _GroupId:
+    """A group's id as Ray users print it."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def hex(self) -> str:
+        return self._value.hex()
+
+    def binary(self) -> bytes:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"PlacementGroupID({self._value.hex()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _GroupId) and other.binary() == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+class _Follower:
+    """Turns records into changes."""
+
+    def __init__(self, callback: Callable[[GroupChange], None]) -> None:
+        self._callback = callback
+        self._last: pg.PlacementGroupRecord | None = None
+
+    def changed(self, record: pg.PlacementGroupRecord) -> None:
+        last, self._last = self._last, record
+        if last is None:
+            return
+        before, after = list(last.bundle_nodes), list(record.bundle_nodes)
+        lost = tuple(i for i, node in enumerate(before) if node and (i >= len(after) or not after[i]))
+        placed = tuple(
+            i for i, node in enumerate(after) if node and (i >= len(before) or before[i] != node)
+        )
+        if record.state != last.state or lost or placed:
+            cause = record.message or record.reason
+            self._callback(GroupChange(state_name(record.state), lost, placed, cause))
+
+
+def removed_error(
+    group: PlacementGroup, record: pg.PlacementGroupRecord
+) -> exceptions.PlacementGroupRemovedError:
+    """Why `ready()` of a removed or refused group raises."""
+    text = f"placement group {group.id_bytes.hex()} was removed"
+    if record.message:
+        text += f": {record.message}"
+    return exceptions.PlacementGroupRemovedError(text)
+
+
+def pending_reason(group_id: bytes) -> tuple[str, str]:
+    """(token, sentence) of why a group is not ready, for time-out errors; bounded, empty if unknown."""
+    runtime = process.get_runtime()
+
+    async def ask() -> pg.ExplainResponse:
+        link = runtime.gcs()
+        request = pg.ExplainRequest(placement_group_id=group_id)
+        return await link.call(
+            link.groups.Explain, request, timeout_s=_EXPLAIN_TIMEOUT_S, reconnect_s=0.0
+        )
+
+    try:
+        answer = runtime.io.call(ask(), _EXPLAIN_TIMEOUT_S)
+    except (exceptions.RayError, TimeoutError, ValueError):
+        return "", ""
+    return answer.reason, answer.message
+
+
+# ---- making and removing
+
+
+def create(
+    bundles: Any,
+    strategy: str | None,
+    name: str,
+    lifetime: str | None,
+    *,
+    bundle_label_selector: Any,
+    topology_strategy: Any,
+    on_loss: str,
+    soft_target_node_id: str | None,
+) -> PlacementGroup:
+    """Checks a request and sends it; unnamed groups do not wait for an answer.
+
+    Raises:
+        ValueError: the request contradicts itself, or the name is taken.
+    """
+    spec = group_request.checked_spec(
+        bundles,
+        strategy,
+        name,
+        lifetime,
+        bundle_label_selector=bundle_label_selector,
+        topology_strategy=topology_strategy,
+        on_loss=on_loss,
+        soft_target_node_id=soft_target_node_id,
+    )
+    runtime = process.get_runtime()
+    facts = runtime.facts
+    spec.placement_group_id = runtime.services.next_id()
+    spec.namespace = facts.namespace
+    spec.job_id = facts.job_id
+    spec.creator_owner_id = facts.owner_id
+    spec.creator_actor_id = facts.actor_id
+    group = PlacementGroup(spec.placement_group_id, bundles)
+    runtime.io.post(lambda: runtime.group_session().create(spec))
+    if name or lifetime == "detached":
+        refusal = runtime.io.call(_accepted(runtime.group_session, spec.placement_group_id))
+        if refusal is not None:
+            raise ValueError(f"placement group {name!r}: {refusal.message}")
+    return group
+
+
+async def _accepted(
+    session: Callable[[], GroupSession], group_id: bytes
+) -> pg.GroupRefusal | None:
+    return await session().until_accepted(group_id)
+
+
+def remove(group: PlacementGroup) -> None:
+    """Removes a group, in order with what this process created before."""
+    if not isinstance(group, PlacementGroup):
+        raise TypeError(f"remove_placement_group takes a PlacementGroup, not {group!r}")
+    runtime = process.get_runtime()
+    runtime.io.post(lambda: runtime.group_session().remove(group.id_bytes))
+
+
+def from_record(record: pg.PlacementGroupRecord) -> PlacementGroup:
+    """The handle of a record."""
+    bundles = [resources.floats(bundle.resources.amounts) for bundle in record.spec.bundles]
+    return PlacementGroup(record.spec.placement_group_id, bundles)
+
+
+NAME_BYTES_MAX = common_limits.NAME_BYTES_MAX

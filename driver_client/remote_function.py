@@ -1,0 +1,92 @@
+"""Remote functions: what `@remote` makes of a function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+
+from driver_client import limits, process, strategies
+from driver_client.arguments import pack
+from driver_client.core import options as option_rules
+from driver_client.core.call import CallTemplate, FunctionBody, function_body
+from driver_client.core.scheduling_key import SchedulingKey
+from driver_client.object_ref import ObjectRef
+from driver_client.shell import running
+from driver_client.shell.runtime import Runtime
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RemoteFunction(Generic[P, R]):
+    """Calls run in a worker process. `options` gives a variant, this one stays as it is."""
+
+    def __init__(self, function: Callable[P, R], options: dict[str, Any]) -> None:
+        option_rules.check(options, option_rules.TASK_OPTIONS, "a remote function")
+        self._function = function
+        self._options = options
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._body: FunctionBody | None = None
+        self._runtime: Runtime | None = None
+        self._template: CallTemplate | None = None
+        self._key: SchedulingKey | None = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        raise TypeError(
+            f"remote functions cannot be called directly: use {self._function.__name__}.remote()"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._function, self._options)
+
+    def options(self, **options: Any) -> RemoteFunction[P, R]:
+        """The same function with other options."""
+        variant: RemoteFunction[P, R] = RemoteFunction(self._function, {**self._options, **options})
+        variant._body = self._body
+        return variant
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]:
+        """Submits one call; returns at once. With `num_returns=n`: a list of n references."""
+        runtime = process.get_runtime()
+        if runtime is not self._runtime or running.current.get() is not None:
+            self._prepare(runtime)
+        assert self._key is not None and self._template is not None, "prepared above"
+        payload, extra = pack(args, kwargs)
+        return runtime.submit(self._key, self._template, payload, extra)  # pyright: ignore[reportReturnType]
+
+    def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The call as data, for graph libraries: (remote function, args, kwargs)."""
+        return self, args, kwargs
+
+    def _prepare(self, runtime: Runtime) -> None:
+        options = self._options
+        if self._body is None:
+            self._body = function_body(cloudpickle.dumps(self._function), self._name)
+        key = strategies.scheduling_key(options, for_actor=False, name=self._function.__name__)
+        known = self._key
+        if runtime is self._runtime and known is not None and known.digest == key.digest:
+            return
+        retry_exceptions = options.get("retry_exceptions") or False
+        if isinstance(retry_exceptions, list):
+            retry_exceptions = tuple(retry_exceptions)
+        retries = options.get("max_retries")
+        returns = options.get("num_returns")
+        self._key = key
+        self._template = CallTemplate(
+            body=self._body,
+            call_name=options.get("name") or self._function.__name__,
+            num_returns=1 if returns is None else returns,
+            max_retries=limits.TASK_RETRIES_DEFAULT if retries is None else retries,
+            retry_exceptions=retry_exceptions,
+            placement_group_id=key.request.placement_group_id,
+            capture_child_tasks=strategies.captures_children(options),
+        )
+        self._runtime = runtime
+
+
+def _rebuild(function: Callable[..., Any], options: dict[str, Any]) -> RemoteFunction[..., Any]:
+    return RemoteFunction(function, options)

@@ -1,0 +1,53 @@
+"""Errors with cause, place and time, made from death records (CONTRACT: Actors and errors)."""
+
+from __future__ import annotations
+
+from cluster_api.v1 import types_pb2 as t
+from driver_client import exceptions
+from driver_client.core import serialization
+
+_SENTENCES = {
+    t.ACTOR_DEATH_CAUSE_WORKER_DIED: "its worker process died",
+    t.ACTOR_DEATH_CAUSE_OWNER_DIED: "its owner died",
+    t.ACTOR_DEATH_CAUSE_NODE_DIED: "its node died",
+    t.ACTOR_DEATH_CAUSE_KILLED: "it was killed by shoal.kill",
+    t.ACTOR_DEATH_CAUSE_OUT_OF_SCOPE: "its last handle went out of scope",
+    t.ACTOR_DEATH_CAUSE_EXITED: "it exited by itself",
+    t.ACTOR_DEATH_CAUSE_CREATION_FAILED: "its constructor raised",
+    t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED: "its placement group was removed",
+    t.ACTOR_DEATH_CAUSE_PREEMPTED: "its node was preempted",
+    t.ACTOR_DEATH_CAUSE_OUT_OF_MEMORY: "its node ran out of memory",
+    t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE: "it can never be placed",
+}
+
+
+def actor_died_error(
+    actor_id: bytes, name: str, death: t.ActorDeath
+) -> exceptions.ActorDiedError:
+    """The error that every later call of a dead actor raises."""
+    cause = exceptions.ActorDeathCause(death.cause)
+    sentence = _SENTENCES.get(death.cause, "it ended")
+    parts = [f"actor {name} ({actor_id.hex()}) is dead: {sentence} (cause {cause.name})"]
+    if death.message:
+        parts.append(death.message)
+    if death.node_id:
+        parts.append(f"node {death.node_id.hex()}")
+    if death.owner_id:
+        parts.append(f"owner {death.owner_id.hex()}")
+    if death.creation_error:
+        error = serialization.loads(death.creation_error)
+        parts.append(f"the constructor raised:\n{error}")
+    class_ = exceptions.ActorDiedError
+    if death.cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED:
+        class_ = exceptions.ActorPlacementGroupRemoved
+    elif death.cause == t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE:
+        class_ = exceptions.ActorUnschedulableError
+    return class_(
+        "; ".join(parts),
+        actor_id.hex(),
+        cause=cause,
+        node_id=death.node_id.hex(),
+        owner_id=death.owner_id.hex(),
+        time=death.time_ms / 1000,
+        preempted=death.cause == t.ACTOR_DEATH_CAUSE_PREEMPTED,
+    )

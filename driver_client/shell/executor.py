@@ -1,0 +1,228 @@
+"""Runs what callers send to this worker: tasks one by one, or the calls of one actor.
+
+Plain functions and methods run on the main thread (signals reach them); actors with `async def` methods
+run on an event loop there; `max_concurrency` above one gives a plain actor that many threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_common import ids
+from driver_client import limits
+from driver_client.core import serialization
+from driver_client.shell import running
+from driver_client.shell.actor_instance import ActorExit, ActorInstance
+from driver_client.shell.call_queue import Call, CallQueue
+from driver_client.shell.function_store import FunctionStore, LocalFunction
+from driver_client.shell.io_thread import IoThread
+from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
+from driver_client.shell.ownership import Ownership
+from driver_client.shell.peer_stream import PeerStream
+
+CreationAnswer = Callable[[pb.ActorCreated], None]
+
+
+class Executor:
+    """CallTarget of a worker. `accept` and its like run on the I/O thread, `run` on the main thread."""
+
+    def __init__(
+        self,
+        io: IoThread,
+        ownership: Ownership,
+        functions: FunctionStore,
+        *,
+        exit_process: Callable[[str], None],
+    ) -> None:
+        self.node_id = ""
+        self.actor: ActorInstance | None = None
+        self.exiting = False
+        self._io = io
+        self._ownership = ownership
+        self._functions = functions
+        self._exit_process = exit_process
+        self._queue = CallQueue()
+        self._check: asyncio.TimerHandle | None = None
+
+    # ---- CallTarget, I/O thread
+
+    def accept(self, stream: PeerStream, calls: pb.CallBatch) -> None:
+        """Queues a batch; what an ending worker gets goes back unstarted."""
+        if self.exiting:
+            stream.extras().returned_task_seqs.extend(calls.task_seq)
+            return
+        functions = stream.functions
+        details: dict[int, Any] = {d.position: d for d in calls.details} if calls.details else {}
+        get = details.get
+        batch: list[Call] = [
+            (stream, sequence, functions[function], payload, get(position))
+            for position, (sequence, function, payload) in enumerate(
+                zip(calls.task_seq, calls.function, calls.payload, strict=True)
+            )
+        ]
+        actor = self.actor
+        if actor is not None and actor.concurrent is not None:
+            actor.concurrent.submit(batch)
+            return
+        self._queue.extend(batch)
+        if actor is None and self._check is None and len(self._queue):
+            self._look_later()
+
+    def create_actor(self, stream: PeerStream, message: pb.CreateActor) -> None:
+        """Queues a constructor for an owner that is connected by `stream`."""
+
+        def answer(created: pb.ActorCreated) -> None:
+            self._io.post(lambda: stream.extras().actor_created.CopyFrom(created))
+
+        self.create_actor_for(message, answer)
+
+    def create_actor_for(self, message: pb.CreateActor, answer: CreationAnswer) -> None:
+        """Queues a constructor; `answer` is called on the main thread."""
+        self._functions.add(message.class_definition)
+        self.actor = ActorInstance(message, self._functions, self)
+        actor = self.actor
+        self._queue.extend([lambda: actor.construct(answer)])
+
+    def cancel(self, stream: PeerStream, frame: pb.PeerFrame) -> None:
+        """Drops calls that did not start."""
+        wanted = {ids.sequence_of(task_id) for task_id in frame.cancel_task_ids}
+        kept: list[Call] = []
+        for call in self._queue.take_back():
+            if call[0] is stream and call[1] in wanted:
+                stream.push((call[1], b"", pb.RESULT_KIND_CANCELLED, None, 0))
+            else:
+                kept.append(call)
+        self._queue.extend(kept)
+
+    def stream_closed(self, stream: PeerStream) -> None:
+        """Drops what a caller queued that is gone; an actor's callers' calls still run."""
+        if self.actor is None:
+            self._queue.drop(stream)
+
+    # ---- taking back what waits behind a long task, I/O thread
+
+    def _look_later(self) -> None:
+        delay_s = limits.TAKE_BACK_AFTER_MS / 1000
+        self._check = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        self._check = None
+        if not len(self._queue) or self.actor is not None:
+            return
+        if self._queue.running_ms() >= limits.TAKE_BACK_AFTER_MS:
+            for stream, sequence, *_ in self._queue.take_back():
+                if not stream.closed:
+                    stream.extras().returned_task_seqs.append(sequence)
+        else:
+            self._look_later()
+
+    # ---- main thread
+
+    def run(self) -> None:
+        """Executes until `stop`."""
+        queue = self._queue
+        while True:
+            item = queue.take()
+            if item is None:
+                return
+            if not isinstance(item, tuple):
+                item()
+                continue
+            queue.started_ns = time.monotonic_ns()
+            self.execute(item)
+            queue.started_ns = 0
+
+    def stop(self) -> None:
+        """Ends `run` after what is queued. I/O thread."""
+        self.exiting = True
+        self._queue.extend([None])
+
+    def run_on_main(self, work: Callable[[], None]) -> None:
+        """Queues work of the worker itself. I/O thread."""
+        self._queue.extend([work])
+
+    def execute(self, call: Call) -> None:
+        """Runs one call and answers it. Any execution thread."""
+        stream, sequence, function, payload, detail = call
+        started = time.perf_counter_ns()
+        token = running.current.set(self.context_of(stream, sequence, function))
+        try:
+            target = self.target_of(function)
+            args, kwargs = self.arguments_of(payload, detail)
+            outcome = outcome_of(target(*args, **kwargs), function)
+        except ActorExit as wanted:
+            self.answer(stream, sequence, self.exit_outcome(), started)
+            self.leave(str(wanted))
+            return
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
+            outcome = error_outcome(error, function.call_name, self.node_id)
+        finally:
+            running.current.reset(token)
+        self.answer(stream, sequence, outcome, started)
+
+    @staticmethod
+    def context_of(stream: PeerStream, sequence: int, function: LocalFunction) -> running.Running:
+        """What `get_runtime_context` says during this call."""
+        return running.Running(
+            stream.sender_id + sequence.to_bytes(8, "big"),
+            function.call_name,
+            function.call_name,
+            function.placement_group_id,
+            function.capture_child_tasks,
+        )
+
+    def target_of(self, function: LocalFunction) -> Callable[..., Any]:
+        """The callable behind a function or method name."""
+        if function.method_name:
+            assert self.actor is not None, "methods are called on actors only"
+            return self.actor.method(function.method_name)
+        if function.resolved is None:
+            function.resolved = self._functions.load(function.body_hash)
+        return function.resolved
+
+    @staticmethod
+    def arguments_of(payload: bytes, detail: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, references replaced by their values."""
+        if not payload:
+            return (), {}
+        args, kwargs = serialization.loads(payload)
+        if detail is None or not detail.references:
+            return args, kwargs
+        flat = list(args)
+        names = list(kwargs)
+        for reference in detail.references:
+            value = serialization.loads(reference.value)
+            if reference.argument < len(flat):
+                flat[reference.argument] = value
+            else:
+                kwargs[names[reference.argument - len(flat)]] = value
+        return tuple(flat), kwargs
+
+    def answer(self, stream: PeerStream, sequence: int, outcome: Outcome, started_ns: int) -> None:
+        """Sends a result; one with references waits until their owners know about us."""
+        data, kind, detail, refs = outcome
+        busy_us = (time.perf_counter_ns() - started_ns) // 1000
+        result = (sequence, data, kind, detail, busy_us)
+        if not refs and not self._ownership.has_unacknowledged:
+            stream.push(result)
+            return
+        self._io.post(self._answer_later, stream, result, refs)
+
+    def _answer_later(self, stream: PeerStream, result: Any, refs: list[Any]) -> None:
+        if refs:
+            stream.held[stream.sender_id + result[0].to_bytes(8, "big")] = refs
+        pending = list(self._ownership.unacknowledged())
+        self._ownership.after_acknowledged(pending, lambda: stream.push(result))
+
+    def exit_outcome(self) -> Outcome:
+        """What the caller of `exit_actor` gets."""
+        return serialization.NONE, pb.RESULT_KIND_VALUE, None, []
+
+    def leave(self, reason: str) -> None:
+        """The actor wants to end: no new calls, answers out, then the process goes."""
+        self.exiting = True
+        self._exit_process(reason)

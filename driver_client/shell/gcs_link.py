@@ -1,0 +1,89 @@
+"""This process's channel to the GCS and the unary calls on it, with bounded retry while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import grpc
+from grpc import aio
+
+from cluster_api.v1 import autoscaler_pb2_grpc, gcs_pb2_grpc, placement_groups_pb2_grpc
+from cluster_common.transport.endpoints import make_channel
+from driver_client import exceptions, limits
+
+Response = TypeVar("Response")
+
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+class GcsLink:
+    """Stubs of all GCS services. I/O thread only."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.channel: aio.Channel = make_channel(address, own_connection=True)
+        self.nodes = cast(
+            "gcs_pb2_grpc.NodeServiceAsyncStub", gcs_pb2_grpc.NodeServiceStub(self.channel)
+        )
+        self.kv = cast("gcs_pb2_grpc.KvServiceAsyncStub", gcs_pb2_grpc.KvServiceStub(self.channel))
+        self.jobs = cast(
+            "gcs_pb2_grpc.JobServiceAsyncStub", gcs_pb2_grpc.JobServiceStub(self.channel)
+        )
+        self.actors = cast(
+            "gcs_pb2_grpc.ActorServiceAsyncStub", gcs_pb2_grpc.ActorServiceStub(self.channel)
+        )
+        self.status = cast(
+            "gcs_pb2_grpc.StatusServiceAsyncStub", gcs_pb2_grpc.StatusServiceStub(self.channel)
+        )
+        self.groups = cast(
+            "placement_groups_pb2_grpc.PlacementGroupServiceAsyncStub",
+            placement_groups_pb2_grpc.PlacementGroupServiceStub(self.channel),
+        )
+        self.autoscaler = cast(
+            "autoscaler_pb2_grpc.AutoscalerStateServiceAsyncStub",
+            autoscaler_pb2_grpc.AutoscalerStateServiceStub(self.channel),
+        )
+
+    async def call(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: Any,
+        *,
+        timeout_s: float = limits.GCS_CALL_TIMEOUT_S,
+        reconnect_s: float = limits.GCS_RECONNECT_S,
+    ) -> Response:
+        """One unary call; repeated while the GCS cannot be reached, for `reconnect_s` at most.
+
+        Raises:
+            exceptions.RpcError: not reachable in that time, or refused; names the address.
+            exceptions.AuthenticationError: no token, or the wrong one.
+            ValueError: the GCS found the request wrong.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + reconnect_s
+        delay = limits.RECONNECT_DELAY_MIN_S
+        while True:
+            try:
+                return await method(request, timeout=timeout_s)
+            except aio.AioRpcError as error:
+                if error.code() not in _RETRIED or loop.time() >= deadline:
+                    raise _translate(error, self.address, reconnect_s) from None
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
+
+
+def _translate(error: aio.AioRpcError, address: str, waited_s: float) -> Exception:
+    code = error.code()
+    details = error.details()
+    if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+        return ValueError(details)
+    if code == grpc.StatusCode.UNAUTHENTICATED:
+        return exceptions.AuthenticationError(f"the GCS at {address} refused: {details}")
+    if code in _RETRIED:
+        return exceptions.RpcError(
+            f"the GCS at {address} could not be reached for {waited_s:g} s ({details}); "
+            f"is it running there? `shoal status --address {address}` tells"
+        )
+    return exceptions.RpcError(f"the GCS at {address} answered {code.name}: {details}")

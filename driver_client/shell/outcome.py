@@ -1,0 +1,103 @@
+"""Turns what user code returned or raised into a result for the caller."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from cluster_api.v1 import core_worker_pb2 as pb
+from driver_client import exceptions
+from driver_client.core import serialization
+from driver_client.core.entry import Entry
+from driver_client.shell.function_store import LocalFunction
+
+Outcome = tuple[bytes, int, "pb.ResultDetail | None", list[Any]]
+"""(serialized value or error, ResultKind, detail, references inside the value)"""
+
+_SINGLE = frozenset((int, float, str, bytes, bool, type(None)))
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - once, at import
+
+
+def outcome_of(value: Any, function: LocalFunction) -> Outcome:
+    """The result of a call that returned.
+
+    Raises:
+        ValueError: the function promised several values and returned something else.
+        Exception: the value cannot be pickled.
+    """
+    wanted = function.num_returns
+    if wanted > 1:
+        return _several(value, wanted, function)
+    if type(value) in _SINGLE:
+        return serialization.dumps(value), pb.RESULT_KIND_VALUE, None, []
+    data, refs = serialization.dumps_with_references(value)
+    if not refs:
+        return data, pb.RESULT_KIND_VALUE, None, refs
+    detail = pb.ResultDetail()
+    _note(detail, refs, 0)
+    return data, pb.RESULT_KIND_VALUE, detail, refs
+
+
+def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
+    try:
+        values: Sequence[Any] = list(value)
+    except TypeError:
+        values = [value]
+    if len(values) != wanted:
+        raise ValueError(
+            f"{function.call_name} has num_returns={wanted} but returned {len(values)} value(s)"
+        )
+    detail = pb.ResultDetail()
+    all_refs: list[Any] = []
+    for index, part in enumerate(values):
+        data, refs = serialization.dumps_with_references(part)
+        detail.values.append(data)
+        _note(detail, refs, index)
+        all_refs += refs
+    return b"", pb.RESULT_KIND_MULTIPLE, detail, all_refs
+
+
+def _note(detail: pb.ResultDetail, refs: list[Any], index: int) -> None:
+    for ref in refs:
+        entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        detail.contained.add(
+            object_id=entry.object_id, owner_address=entry.owner_address, return_index=index
+        )
+
+
+def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
+    """The result of a call that raised: error class, remote traceback, and the error itself."""
+    if isinstance(error, exceptions.RayTaskError):
+        # An argument or a nested call failed: the first failure is what the user wants to see.
+        task_error: BaseException = error
+    else:
+        task_error = exceptions.RayTaskError(
+            name, _traceback_of(error), error, os.getpid(), node_id, type(error).__name__
+        )
+    try:
+        data = serialization.dumps(task_error)
+        serialization.loads(data)
+    except Exception as problem:  # noqa: BLE001 - user classes can fail in any way while pickled
+        text = f"{_traceback_of(error)}\n(the error cannot be pickled: {problem!r})"
+        data = serialization.dumps(
+            exceptions.RayTaskError(name, text, None, os.getpid(), node_id, type(error).__name__)
+        )
+    return data, pb.RESULT_KIND_ERROR, None, []
+
+
+def _traceback_of(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_OWN_FOLDER)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)]
+    lines += traceback.format_exception_only(type(error), error)
+    return "".join(lines)
+
+
+def flush_output() -> None:
+    """Pushes what user code printed towards the agent before the process ends."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()

@@ -1,0 +1,275 @@
+"""One owned actor: carries out what its lifecycle decides. The owner is its only brain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster_api.v1 import agent_pb2 as agent_pb
+from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_api.v1 import placement_groups_pb2 as pg
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import actor_lifecycle as life
+from driver_client import exceptions
+from driver_client.core import entry as entries
+from driver_client.core.actor_spec import ActorSpec
+from driver_client.core.call import CallRecord
+from driver_client.core.entry import Entry
+from driver_client.shell.actor_client import ActorClient
+from driver_client.shell.actor_messages import actor_record, creation_message
+from driver_client.shell.lease_client import LeaseClient
+from driver_client.shell.owner_services import OwnerServices
+from driver_client.shell.peer_connection import PeerConnection
+from driver_client.shell.worker_loss import WorkerLoss
+
+_ASK_AGAIN_S = 0.05
+
+_CAUSES = {
+    agent_pb.WORKER_END_CAUSE_EXITED: t.ACTOR_DEATH_CAUSE_EXITED,
+    agent_pb.WORKER_END_CAUSE_OWNER_DIED: t.ACTOR_DEATH_CAUSE_OWNER_DIED,
+    agent_pb.WORKER_END_CAUSE_NODE_DIED: t.ACTOR_DEATH_CAUSE_NODE_DIED,
+    agent_pb.WORKER_END_CAUSE_PLACEMENT_GROUP_REMOVED: t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED,
+    agent_pb.WORKER_END_CAUSE_OUT_OF_MEMORY: t.ACTOR_DEATH_CAUSE_OUT_OF_MEMORY,
+    agent_pb.WORKER_END_CAUSE_PREEMPTED: t.ACTOR_DEATH_CAUSE_PREEMPTED,
+}
+
+
+class HostTools(Protocol):
+    """What the host lends to each of its actors."""
+
+    services: OwnerServices
+    leases: LeaseClient
+    job_id: bytes
+
+    def route(
+        self, request: agent_pb.LeaseRequest, holder: OwnedActor, wanted: Callable[[], bool]
+    ) -> None:
+        """Sends a lease request to the bundle's agent."""
+        ...
+
+    def group_state(self, group_id: bytes) -> int:
+        """The newest known state of a group."""
+        ...
+
+    def publish(self, actor: OwnedActor, record: t.ActorRecord) -> None:
+        """The record changed."""
+        ...
+
+
+class OwnedActor:
+    """Lifecycle, lease and stream of one actor. I/O thread only."""
+
+    def __init__(self, spec: ActorSpec, entry: Entry, client: ActorClient, tools: HostTools) -> None:
+        self.spec = spec
+        self.entry = entry
+        self.client = client
+        self.life = life.ActorLifecycle(spec.actor_id, spec.max_restarts)
+        self.start_ms = tools.services.wall_ms()
+        self.last_node_id = b""
+        self._tools = tools
+        self._lease_id = b""
+        self._loss: WorkerLoss | None = None
+        self._connection: PeerConnection | None = None
+        client.hooks = self
+
+    # ---- events from the host
+
+    def arguments_ready(self) -> None:
+        """All constructor arguments are complete."""
+        for _, ref in self.spec.extra.arguments if self.spec.extra else ():
+            argument: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+            if argument.state == entries.ERROR:
+                self.end(
+                    t.ACTOR_DEATH_CAUSE_CREATION_FAILED,
+                    "an argument of the constructor failed",
+                    error=argument.data,
+                )
+                return
+        self._carry_out(self.life.dependencies_ready())
+
+    def end(
+        self,
+        cause: t.ActorDeathCause.ValueType,
+        message: str,
+        *,
+        error: bytes = b"",
+        graceful: bool = False,
+    ) -> None:
+        """Ends the actor for good."""
+        now = self._tools.services.wall_ms()
+        self._carry_out(self.life.end(cause, message, now, error=error, graceful=graceful))
+
+    def restart(self, message: str) -> None:
+        """`kill(no_restart=False)`."""
+        self._carry_out(self.life.restart_requested(message, self._tools.services.wall_ms()))
+
+    def record(self) -> t.ActorRecord:
+        """The public record now."""
+        return actor_record(self, self._tools.services, self._tools.job_id)
+
+    # ---- effects
+
+    def _carry_out(self, effects: list[life.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, life.RequestLease):
+                self._request_lease()
+            elif isinstance(effect, life.PushCreation):
+                self._push_creation(effect)
+            elif isinstance(effect, life.StopWorker):
+                self._stop_worker(effect)
+            elif isinstance(effect, life.CancelLease):
+                self._tools.leases.cancel([self._lease_id])
+            else:
+                self._publish()
+
+    def _request_lease(self) -> None:
+        lease_id = self._lease_id = self._tools.services.next_id()
+        request = self.spec.key.lease_request(lease_id)
+        request.actor_id = self.spec.actor_id
+        request.incarnation = self.life.incarnation
+        if request.placement_group_id:
+            self._tools.route(request, self, lambda: self._wants(lease_id))
+        else:
+            self._tools.leases.request(request, self)
+
+    def _wants(self, lease_id: bytes) -> bool:
+        return self._lease_id == lease_id and not self.life.is_dead
+
+    def _push_creation(self, effect: life.PushCreation) -> None:
+        placement = effect.placement
+        self.last_node_id = placement.node_id
+        connection = self._tools.services.connect(
+            placement.worker_address, placement.worker_id, self.client, placement.lease_id
+        )
+        self._connection = connection
+        incarnation = effect.incarnation
+        self._loss = WorkerLoss(
+            placement.lease_id,
+            connection,
+            self._tools.leases,
+            lambda unfinished, ended: self._worker_over(incarnation, unfinished, ended),
+        )
+        creation = creation_message(self.spec, incarnation, self._tools.services)
+        connection.control().create_actor.CopyFrom(creation)
+        # First calls travel with the creation: one round trip until the first answer.
+        self.client.attach(connection, incarnation)
+
+    def _stop_worker(self, effect: life.StopWorker) -> None:
+        if self._loss is not None and effect.placement.lease_id == self._lease_id:
+            self._loss.forget()
+            self._loss = None
+        self._tools.leases.give_back(
+            effect.placement.lease_id,
+            kill_worker=True,
+            reason=effect.reason,
+            graceful=effect.graceful,
+        )
+        self.client.detach()
+
+    def _publish(self) -> None:
+        state = self.life.state
+        if state == t.ACTOR_STATE_RESTARTING:
+            self.client.restarting()
+        elif state == t.ACTOR_STATE_DEAD:
+            assert self.life.death is not None, "a dead actor has a death record"
+            self.life.death.owner_id = self._tools.services.owner_id
+            self.client.died(self.life.death)
+            self.entry.complete(self.client.death or b"", entries.ERROR)
+        elif state == t.ACTOR_STATE_ALIVE and self.entry.state == entries.PENDING:
+            self.entry.complete(_NONE, entries.VALUE)
+        self._tools.publish(self, self.record())
+
+    # ---- LeaseHolder
+
+    def lease_granted(self, grant: agent_pb.LeaseGrant) -> None:
+        """A worker for the present incarnation."""
+        placement = life.Placement(
+            node_id=grant.node_id,
+            worker_id=grant.worker_id,
+            worker_address=grant.worker_address,
+            pid=grant.pid,
+            lease_id=grant.lease_id,
+        )
+        self._carry_out(self.life.lease_granted(self.life.incarnation, placement))
+
+    def lease_failed(self, failed: agent_pb.LeaseFailed) -> None:
+        """No worker: final, or ask again."""
+        if not self._wants(failed.lease_id):
+            return
+        reason = failed.reason
+        if reason in (agent_pb.LEASE_FAILURE_CANCELLED, agent_pb.LEASE_FAILURE_BUNDLE_NOT_HERE):
+            loop = asyncio.get_running_loop()
+            loop.call_later(_ASK_AGAIN_S, self._ask_again, failed.lease_id)
+        elif reason == agent_pb.LEASE_FAILURE_PLACEMENT_GROUP_REMOVED:
+            self.end(t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED, failed.message)
+        elif reason == agent_pb.LEASE_FAILURE_UNSCHEDULABLE:
+            self.end(t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE, failed.message)
+        elif reason == agent_pb.LEASE_FAILURE_RUNTIME_ENV_FAILED:
+            error = exceptions.pickle_error(exceptions.RuntimeEnvSetupError(failed.message))
+            self.end(t.ACTOR_DEATH_CAUSE_CREATION_FAILED, failed.message, error=error)
+        else:
+            now = self._tools.services.wall_ms()
+            cause = t.ACTOR_DEATH_CAUSE_WORKER_DIED
+            self._carry_out(
+                self.life.worker_ended(self.life.incarnation, cause, failed.message, now)
+            )
+
+    def _ask_again(self, lease_id: bytes) -> None:
+        if self._wants(lease_id) and self.life.placement is None:
+            self._request_lease()
+
+    def lease_pending(self, pending: agent_pb.LeasePending) -> None:
+        """Waits; the demand is visible in status."""
+
+    def lease_idle(self, lease_id: bytes) -> bool:
+        """An actor's lease is never idle."""
+        return False
+
+    def worker_ended(self, ended: agent_pb.LeasedWorkerEnded) -> None:
+        """The agent says that the worker is gone."""
+        if self._loss is not None and ended.lease_id == self._lease_id:
+            self._loss.ended(ended)
+
+    # ---- ActorHostHooks
+
+    def creation_answered(self, created: pb.ActorCreated) -> None:
+        """The constructor returned or raised."""
+        if created.ok:
+            self._carry_out(self.life.creation_succeeded(created.incarnation))
+            return
+        now = self._tools.services.wall_ms()
+        text = "the constructor raised"
+        self._carry_out(self.life.creation_failed(created.incarnation, text, created.error, now))
+
+    def stream_lost(self, connection: PeerConnection, unfinished: list[CallRecord]) -> None:
+        """The worker's stream broke; the cause follows from the agent."""
+        if self._loss is not None and connection is self._connection:
+            self._loss.stream_lost(unfinished)
+        else:
+            self.client.lost(unfinished)
+
+    def _worker_over(
+        self, incarnation: int, unfinished: list[CallRecord], ended: agent_pb.LeasedWorkerEnded
+    ) -> None:
+        self._loss = None
+        self.client.connection = None
+        self.client.lost(unfinished)
+        cause = _CAUSES.get(ended.cause, t.ACTOR_DEATH_CAUSE_WORKER_DIED)
+        if cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED and not self._group_is_gone():
+            # The bundle was given back to be placed again with its whole gang: the actor follows it.
+            cause = t.ACTOR_DEATH_CAUSE_NODE_DIED
+        message = ended.message or f"exit status {ended.exit_code}"
+        now = self._tools.services.wall_ms()
+        self._carry_out(self.life.worker_ended(incarnation, cause, message, now))
+
+    def _group_is_gone(self) -> bool:
+        group_id = self.spec.key.request.placement_group_id
+        return self._tools.group_state(group_id) in (
+            pg.PLACEMENT_GROUP_STATE_REMOVED,
+            pg.PLACEMENT_GROUP_STATE_REMOVING,
+        )
+
+
+_NONE = b"\x80\x05N."
+"""Pickled None: what an actor's creation evaluates to (`__ray_ready__`)."""

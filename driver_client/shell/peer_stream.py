@@ -1,0 +1,100 @@
+"""The server end of one caller's stream: its functions, its results on the way out, what it watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_api.v1 import types_pb2 as t
+from driver_client import limits
+from driver_client.shell.io_thread import IoThread
+
+Result = tuple[int, bytes, int, "pb.ResultDetail | None", int]
+"""(task sequence, serialized value or error, ResultKind, sparse detail, execution time in µs)"""
+
+
+class PeerStream:
+    """Results may be appended by execution threads; everything else belongs to the I/O thread."""
+
+    def __init__(self, io: IoThread) -> None:
+        self.sender_id = b""
+        self.sender_address = ""
+        self.lease_id = b""
+        self.functions: dict[int, Any] = {}
+        self.results: deque[Result] = deque()
+        self.held: dict[bytes, list[Any]] = {}
+        self.borrows: set[bytes] = set()
+        self.closed = False
+        self._io = io
+        self._extras: pb.PeerReplyFrame | None = None
+        self._awake = False
+        self._wake = asyncio.Event()
+
+    # ---- any thread
+
+    def push(self, result: Result) -> None:
+        """Queues a result; wakes the writer unless it is about to look."""
+        self.results.append(result)
+        if not self._awake:
+            self._awake = True
+            self._io.loop.call_soon_threadsafe(self._wake.set)
+
+    # ---- I/O thread
+
+    def extras(self) -> pb.PeerReplyFrame:
+        """The frame that leaves next, for anything but results."""
+        if self._extras is None:
+            self._extras = pb.PeerReplyFrame()
+        self._wake.set()
+        return self._extras
+
+    def actor_changed(self, record: t.ActorRecord) -> None:
+        """A watched actor's record."""
+        if not self.closed:
+            self.extras().actor_states.append(record)
+
+    async def write(self, context: Any) -> None:
+        """Sends until cancelled: one write in flight, everything queued in one frame."""
+        while True:
+            self._awake = False
+            if not self.results and self._extras is None:
+                self._wake.clear()
+                if not self.results:
+                    await self._wake.wait()
+                continue
+            self._awake = True
+            await context.write(self._frame())
+
+    def is_drained(self) -> bool:
+        """Nothing waits to be sent."""
+        return not self.results and self._extras is None
+
+    def _frame(self) -> pb.PeerReplyFrame:
+        frame = self._extras or pb.PeerReplyFrame()
+        self._extras = None
+        if self.results:
+            self._add_results(frame.results)
+        return frame
+
+    def _add_results(self, batch: pb.ResultBatch) -> None:
+        queue = self.results
+        taken: list[Result] = []
+        size = 0
+        while queue and len(taken) < limits.RESULT_FRAME_ITEMS_MAX:
+            result = queue.popleft()
+            taken.append(result)
+            size += len(result[1])
+            if size > limits.CALL_FRAME_BYTES_MAX:
+                break
+        sequences, values, kinds, details, busy = zip(*taken, strict=True)
+        batch.task_seq.extend(sequences)
+        batch.value.extend(values)
+        batch.kinds = bytes(kinds)
+        batch.busy_us = sum(busy)
+        if any(details):
+            for position, detail in enumerate(details):
+                if detail is not None:
+                    detail.position = position
+                    batch.details.append(detail)

@@ -1,0 +1,69 @@
+"""Owners' actor records for the GCS: coalesced, one call in flight, never waited for by a caller.
+
+They serve lists and names only; the owner is the actor's one brain (DESIGN section 10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import structlog
+
+from cluster_api.v1 import gcs_pb2 as gcs
+from cluster_api.v1 import gcs_pb2_grpc as rpc
+from cluster_api.v1 import types_pb2 as t
+from driver_client import limits
+from driver_client.shell.io_thread import IoThread
+
+log = structlog.get_logger()
+
+
+class RecordReporter:
+    """Newest unsent record per actor. I/O thread only."""
+
+    def __init__(self, io: IoThread, stub: rpc.ActorServiceAsyncStub, owner_id: bytes) -> None:
+        self._io = io
+        self._stub = stub
+        self._owner_id = owner_id
+        self._unsent: dict[bytes, t.ActorRecord] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._running = False
+
+    def put(self, record: t.ActorRecord) -> None:
+        """Queues a record; a newer one of the same actor replaces it."""
+        self._unsent[record.actor_id] = record
+        self._idle.clear()
+        if not self._running:
+            self._running = True
+            self._io.keeper.start(self._send(), "actor records")
+
+    async def flushed(self, timeout_s: float) -> bool:
+        """Whether everything put so far was acknowledged within the time."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _send(self) -> None:
+        delay = limits.RECONNECT_DELAY_MIN_S
+        while self._unsent:
+            ids_now = list(self._unsent)[: limits.ACTOR_RECORDS_BATCH_MAX]
+            batch = [self._unsent.pop(actor_id) for actor_id in ids_now]
+            request = gcs.ReportActorsRequest(owner_id=self._owner_id, actors=batch)
+            try:
+                await self._stub.ReportActors(request, timeout=limits.GCS_CALL_TIMEOUT_S)
+                delay = limits.RECONNECT_DELAY_MIN_S
+            except grpc.RpcError as error:
+                code = getattr(error, "code", lambda: None)()
+                if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    log.warning("actor_records_refused", code=str(code), records=len(batch))
+                    continue
+                for record in batch:
+                    self._unsent.setdefault(record.actor_id, record)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
+        self._running = False
+        self._idle.set()

@@ -1,0 +1,20 @@
+"""What runs on this thread or coroutine just now: the facts behind `get_runtime_context`."""
+
+from __future__ import annotations
+
+import contextvars
+
+import msgspec
+
+
+class Running(msgspec.Struct, frozen=True, gc=False):
+    """One call being executed."""
+
+    task_id: bytes
+    name: str
+    function_name: str
+    placement_group_id: bytes
+    capture_child_tasks: bool
+
+
+current: contextvars.ContextVar[Running | None] = contextvars.ContextVar("running", default=None)

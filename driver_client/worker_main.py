@@ -1,0 +1,183 @@
+"""A worker process: registers with its agent, executes what callers send, ends when told.
+
+Called in a child forked from a process that imported this module and never started gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+
+from cluster_api.v1 import agent_pb2 as pb
+from cluster_api.v1 import core_worker_pb2 as cw
+from cluster_api.v1 import core_worker_pb2_grpc as rpc
+from cluster_common.transport import endpoints
+from cluster_common.worker_start import WorkerStart
+from driver_client import limits, process
+from driver_client.shell.driver_hooks import RuntimeHooks
+from driver_client.shell.executor import Executor
+from driver_client.shell.function_store import FunctionStore
+from driver_client.shell.io_thread import IoThread
+from driver_client.shell.log_printer import print_worker_lines
+from driver_client.shell.outcome import flush_output
+from driver_client.shell.peer_service import PeerService
+from driver_client.shell.process_facts import ProcessFacts
+from driver_client.shell.runtime import Runtime
+from driver_client.shell.worker_link import WorkerLink
+
+_DRAIN_S = 1.0
+
+
+class Worker:
+    """Composition of one worker process."""
+
+    def __init__(self, start: WorkerStart) -> None:
+        self._start = start
+        self._io = IoThread("shoal-io")
+        self._io.start()
+        self._facts = ProcessFacts(
+            owner_id=start.worker_id,
+            cluster_id=b"",
+            gcs_address=start.gcs_address,
+            agent_address=start.agent_address,
+            own_address="",
+            node_id=start.node_id,
+            session_name=start.session_name,
+            is_driver=False,
+            temp_dir=start.temp_dir,
+        )
+        self._io.call(self._set_up())
+
+    async def _set_up(self) -> None:
+        start = self._start
+        server = endpoints.make_server()
+        port = endpoints.bind(server, start.host, 0)
+        self._facts.own_address = f"{start.host}:{port}"
+        runtime = self.runtime = Runtime(self._io, self._facts)
+        runtime.server = server
+        functions = FunctionStore()
+        self.executor = Executor(
+            self._io, runtime.ownership, functions, exit_process=self.leave
+        )
+        self.executor.node_id = start.node_id.hex()
+        self.hooks = RuntimeHooks(runtime, print_worker_lines)
+        self.service = PeerService(self._io, runtime.ownership, functions, self.executor, self.hooks)
+        rpc.add_CoreWorkerServiceServicer_to_server(self.service, server)
+        await server.start()
+        register = pb.RegisterWorker(
+            worker_id=start.worker_id, pid=os.getpid(), address=self._facts.own_address
+        )
+        self.link = WorkerLink(
+            self._io, start.agent_address, register, self._command, self._agent_gone
+        )
+        runtime.blocking.blocked = self._blocked
+        runtime.blocking.unblocked = self._unblocked
+
+    def run(self) -> None:
+        """Executes until told to end; on the main thread."""
+        process.set_runtime(self.runtime)
+        self.executor.run()
+        atexit._run_exitfuncs()  # noqa: SLF001 - the child ends without the interpreter's own exit  # pyright: ignore[reportPrivateUsage]
+        flush_output()
+        os._exit(0)
+
+    # ---- from the agent, I/O thread
+
+    def _command(self, command: pb.WorkerCommand) -> None:
+        kind = command.WhichOneof("item")
+        if kind == "welcome":
+            self._welcomed(command.welcome)
+        elif kind == "lease_begin":
+            self._lease_begins(command.lease_begin)
+        elif kind == "lease_end":
+            self._facts.lease_id = b""
+        elif kind == "create_actor":
+            self._create_detached(command.create_actor)
+        elif kind == "exit":
+            self._exit(command.exit)
+
+    def _welcomed(self, welcome: pb.WorkerWelcome) -> None:
+        facts = self._facts
+        facts.cluster_id = self.hooks.cluster_id = welcome.cluster_id
+        facts.gcs_address = welcome.gcs_address or facts.gcs_address
+        facts.node_name = welcome.node_name
+        facts.labels = dict(welcome.labels)
+
+    def _lease_begins(self, begin: pb.LeaseBegin) -> None:
+        facts = self._facts
+        facts.job_id = begin.job_id
+        facts.namespace = begin.namespace
+        facts.driver_address = begin.driver_address
+        facts.lease_id = begin.lease_id
+        facts.resources = dict(begin.resources.amounts)
+        facts.devices = {name: list(ids.ids) for name, ids in begin.devices.items()}
+        facts.actor_id = begin.actor_id
+        facts.placement_group_id = begin.placement_group_id
+        facts.runtime_env_json = begin.runtime_env_json
+        gpus = facts.devices.get("GPU")
+        if gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+
+    def _create_detached(self, order: pb.CreateDetachedActor) -> None:
+        message = cw.CreateActor.FromString(order.creation_spec)
+        message.incarnation = order.incarnation
+        self._facts.sys_path = tuple(message.sys_path)
+        self._facts.actor_id = message.actor_id
+
+        def answer(created: cw.ActorCreated) -> None:
+            outcome = pb.ActorCreationOutcome(
+                actor_id=order.actor_id,
+                incarnation=order.incarnation,
+                ok=created.ok,
+                error=created.error,
+            )
+            self._io.post(self.link.send, pb.WorkerItem(actor_created=outcome))
+
+        self.executor.create_actor_for(message, answer)
+
+    def _exit(self, order: pb.ExitWorker) -> None:
+        if order.graceful:
+            self.leave(order.reason)
+            return
+        flush_output()
+        os._exit(0)
+
+    def _agent_gone(self) -> None:
+        flush_output()
+        os._exit(1)
+
+    # ---- ending, any thread
+
+    def leave(self, reason: str) -> None:
+        """Answers what was executed, tells the agent, ends."""
+        self._io.post(lambda: self._io.keeper.start(self._leave(reason), "leave") and None)
+
+    async def _leave(self, reason: str) -> None:
+        self.executor.exiting = True
+        self.link.send(pb.WorkerItem(exiting=pb.WorkerExiting(intended=True, reason=reason)))
+        await self.link.drained(_DRAIN_S)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _DRAIN_S
+        while loop.time() < deadline and not all(s.is_drained() for s in self.service.streams):
+            await asyncio.sleep(0.001)  # bounded: the streams' writers empty them
+        if self.runtime.server is not None:
+            await self.runtime.server.stop(0.05)
+        await self.runtime.close_async(reason)
+        self.executor.stop()
+        loop.call_later(limits.EXIT_THREADS_WAIT_S, os._exit, 0)
+
+    # ---- lending the CPU while blocked, any thread
+
+    def _blocked(self) -> None:
+        item = pb.WorkerItem(blocked=pb.WorkerBlocked(lease_id=self._facts.lease_id))
+        self._io.post(self.link.send, item)
+
+    def _unblocked(self) -> None:
+        item = pb.WorkerItem(unblocked=pb.WorkerUnblocked(lease_id=self._facts.lease_id))
+        self._io.post(self.link.send, item)
+
+
+def run_worker(start: WorkerStart) -> None:
+    """Entry of a forked worker; does not return."""
+    Worker(start).run()

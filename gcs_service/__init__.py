@@ -1,0 +1,1 @@
+"""The GCS: membership, placement groups, detached actors, KV, jobs, demand. One process per cluster."""

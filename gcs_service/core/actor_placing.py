@@ -1,0 +1,82 @@
+"""Where a detached actor goes: its bundle's node, its affinity, or any node that has room."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster_api.v1 import gcs_pb2 as g
+from cluster_api.v1 import placement_groups_pb2 as pg
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import labels
+from gcs_service.core.placement.placement_core import PlacementCore
+from gcs_service.core.placement.single import PickRequest
+
+NODE_GONE = "node_gone"
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """The node an actor is being started on; `reservation_seq` 0: nothing is reserved there."""
+
+    node_id: bytes
+    reservation_seq: int
+
+
+class NoTarget(msgspec.Struct, frozen=True, gc=False):
+    """There is no node now, or (`is_final`) there never will be."""
+
+    message: str
+    is_final: bool = False
+    cause: t.ActorDeathCause.ValueType = t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE
+
+
+def choose_target(
+    placement: PlacementCore, request: g.CreateDetachedActorRequest, on: bytes
+) -> Target | NoTarget:
+    """A node and a reservation on it. `on`: the node it was sent to before; asked again there."""
+    start = request.start
+    if start.placement_group_id:
+        return _in_group(placement, start.placement_group_id, start.bundle_index)
+    needed = dict(start.placement_resources.amounts or start.resources.amounts)
+    if on:
+        return Target(on, placement.reserve(on, needed))
+    scheduling = request.scheduling
+    message = ""
+    for selector in (scheduling.selector, *scheduling.fallback):
+        pick = placement.pick_node(
+            PickRequest(
+                resources=needed,
+                selector=labels.parse_selector(selector.terms),
+                node_id=scheduling.affinity_node_id,
+                soft=scheduling.affinity_soft,
+            )
+        )
+        if pick.node_id:
+            return Target(pick.node_id, placement.reserve(pick.node_id, needed))
+        if pick.reason == NODE_GONE:
+            return NoTarget(pick.message, is_final=True)
+        message = message or pick.message
+    return NoTarget(message)
+
+
+def _in_group(placement: PlacementCore, group_id: bytes, index: int) -> Target | NoTarget:
+    record = placement.record(group_id)
+    gone = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
+    if record is None or record.state in gone:
+        return NoTarget(
+            f"placement group {group_id.hex()} does not exist any more",
+            is_final=True,
+            cause=t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED,
+        )
+    bundles = len(record.spec.bundles)
+    if index >= bundles:
+        return NoTarget(
+            f"bundle index {index}: placement group {group_id.hex()} has bundles 0 .. {bundles - 1}",
+            is_final=True,
+        )
+    if record.state != pg.PLACEMENT_GROUP_STATE_CREATED:
+        return NoTarget(f"placement group {group_id.hex()} is not placed yet: {record.message}")
+    nodes = [record.bundle_nodes[index]] if index >= 0 else list(record.bundle_nodes)
+    placed = [node_id for node_id in nodes if node_id]
+    if not placed:
+        return NoTarget(f"bundle {index} of placement group {group_id.hex()} is being moved")
+    return Target(placed[0], 0)

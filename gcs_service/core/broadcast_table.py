@@ -1,0 +1,172 @@
+"""Who is told of node changes, and what: agents, scheduler agents, watchers with revisions.
+
+Cost: one item built per change, whatever the number of streams; views go to scheduler agents only
+(or to all with sync scope `all`), never back to their origin.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+import msgspec
+
+from cluster_api.v1 import gcs_pb2 as g
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
+from gcs_service import limits
+from gcs_service.core.effects import NodeSessionOpened
+
+
+class FanOut(msgspec.Struct, frozen=True, gc=False):
+    """One item for many sessions; a later one with the same key may replace it unsent."""
+
+    sessions: list[int]
+    item: object
+    key: Hashable
+
+
+class _Member:
+    __slots__ = ("record", "session", "snapshot")
+
+    def __init__(self, session: int, record: t.NodeRecord) -> None:
+        self.session = session
+        self.record = record
+        self.snapshot: ns.ResourceSnapshot | None = None
+
+
+class BroadcastTable:
+    """Sessions in the fan-out, newest views, and a bounded log of node changes."""
+
+    def __init__(self, *, views_to_all: bool) -> None:
+        self._views_to_all = views_to_all
+        self._members: dict[bytes, _Member] = {}
+        self._receivers: dict[bytes, int] = {}
+        self._watchers: dict[int, None] = {}
+        self._records: dict[bytes, t.NodeRecord] = {}
+        self._log: deque[t.NodeRecord] = deque(maxlen=limits.NODE_REVISIONS_KEPT)
+        self.views_out = 0
+
+    @property
+    def watchers_count(self) -> int:
+        """Open `WatchNodes` streams."""
+        return len(self._watchers)
+
+    def load(self, records: list[t.NodeRecord]) -> None:
+        """Nodes of the last life of the service."""
+        for record in records:
+            self._records[record.node_id] = record
+
+    def opened(self, effect: NodeSessionOpened) -> list[FanOut]:
+        """A welcomed node: it is told what it missed, and the views if it schedules."""
+        session, record = effect.session, effect.record
+        member = self._members[record.node_id] = _Member(session, record)
+        # A session restates everything, so its first numbers count whatever their version.
+        member.snapshot = effect.snapshot
+        out = self._view(record.node_id, _view_item(member))
+        if effect.last_revision:
+            out += [
+                FanOut([session], _change_item(missed, ""), ("node", missed.node_id))
+                for missed in self._records.values()
+                if missed.revision > effect.last_revision and missed.node_id != record.node_id
+            ]
+        if record.is_scheduler or self._views_to_all:
+            self._receivers[record.node_id] = session
+            views = [
+                FanOut([session], _view_item(other), ("view", node_id))
+                for node_id, other in self._members.items()
+                if node_id != record.node_id and other.snapshot is not None
+            ]
+            self.views_out += len(views)
+            out += views
+        return out
+
+    def closed(self, session: int, node_id: bytes) -> None:
+        """A node's stream ended. Its view stays until it resumes or dies."""
+        member = self._members.get(node_id)
+        if member is not None and member.session == session:
+            member.session = 0
+        if self._receivers.get(node_id) == session:
+            del self._receivers[node_id]
+
+    def snapshot(self, node_id: bytes, snapshot: ns.ResourceSnapshot) -> list[FanOut]:
+        """A node's newest numbers, for the agents that schedule."""
+        member = self._members.get(node_id)
+        if member is None:
+            return []
+        known = member.snapshot
+        if known is not None and known.version >= snapshot.version:
+            return []
+        member.snapshot = snapshot
+        return self._view(node_id, _view_item(member))
+
+    def changed(self, record: t.NodeRecord, scheduler_address: str) -> list[FanOut]:
+        """A node joined, resumed, drains or died."""
+        self._records[record.node_id] = record
+        self._log.append(record)
+        sessions = [m.session for m in self._members.values() if m.session]
+        item = _change_item(record, scheduler_address)
+        out = [FanOut(sessions, item, ("node", record.node_id))] if sessions else []
+        if record.state == t.NODE_STATE_DEAD:
+            member = self._members.pop(record.node_id, None)
+            self._receivers.pop(record.node_id, None)
+            if member is not None:
+                gone = ns.NodeView(node_id=record.node_id, address=record.address, alive=False)
+                out += self._view(record.node_id, ns.GcsItem(view=gone))
+            self._forget_old()
+        else:
+            member = self._members.get(record.node_id)
+            if member is not None:
+                member.record = record
+        if self._watchers:
+            answer = g.WatchNodesResponse(nodes=[record], revision=record.revision)
+            out.append(FanOut(list(self._watchers), answer, None))
+        return out
+
+    def owners_ended(self, owner_ids: tuple[bytes, ...]) -> list[FanOut]:
+        """Every agent hears once of owners that ended."""
+        sessions = [m.session for m in self._members.values() if m.session]
+        item = ns.GcsItem(owners_died=ns.OwnersDied(owner_ids=list(owner_ids)))
+        return [FanOut(sessions, item, None)] if sessions else []
+
+    def watch(self, session: int, from_revision: int) -> list[FanOut]:
+        """A watcher: the changes it missed, or a snapshot when that is too long ago or 0."""
+        self._watchers[session] = None
+        newest = max((r.revision for r in self._records.values()), default=0)
+        oldest = self._log[0].revision if self._log else newest + 1
+        if from_revision and from_revision + 1 >= oldest:
+            missed = [record for record in self._log if record.revision > from_revision]
+            answer = g.WatchNodesResponse(nodes=missed, revision=newest)
+        else:
+            records = sorted(self._records.values(), key=lambda record: record.revision)
+            answer = g.WatchNodesResponse(snapshot=True, nodes=records, revision=newest)
+        return [FanOut([session], answer, None)]
+
+    def unwatch(self, session: int) -> None:
+        """The watcher's stream ended."""
+        self._watchers.pop(session, None)
+
+    def _view(self, origin: bytes, item: ns.GcsItem) -> list[FanOut]:
+        sessions = [session for node_id, session in self._receivers.items() if node_id != origin]
+        self.views_out += len(sessions)
+        return [FanOut(sessions, item, ("view", origin))] if sessions else []
+
+    def _forget_old(self) -> None:
+        dead = [r for r in self._records.values() if r.state == t.NODE_STATE_DEAD]
+        if len(dead) > limits.DEAD_NODES_MAX:
+            dead.sort(key=lambda record: record.revision)
+            for record in dead[: len(dead) - limits.DEAD_NODES_MAX]:
+                del self._records[record.node_id]
+
+
+def _change_item(record: t.NodeRecord, scheduler_address: str) -> ns.GcsItem:
+    change = ns.NodeChange(node=record, scheduler_address=scheduler_address)
+    return ns.GcsItem(node_change=change)
+
+
+def _view_item(member: _Member) -> ns.GcsItem:
+    record = member.record
+    view = ns.NodeView(
+        node_id=record.node_id, address=record.address, snapshot=member.snapshot, alive=True
+    )
+    return ns.GcsItem(view=view)

@@ -1,0 +1,364 @@
+"""The GCS's one decider for nodes, jobs, owners, actors and placement groups.
+
+It owns no fact itself: it routes what happened to the table that owns it, and tells the others what
+follows. All methods run on one thread, take the moment last, and leave their effects for `take_effects`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from cluster_api.v1 import gcs_pb2 as g
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import placement_groups_pb2 as pg
+from cluster_api.v1 import types_pb2 as t
+from gcs_service.core import effects as fx
+from gcs_service.core import tables
+from gcs_service.core.actor_desk import ActorDesk
+from gcs_service.core.actor_table import ActorTable
+from gcs_service.core.cluster_identity import ClusterIdentity
+from gcs_service.core.detached_actors import DetachedActors
+from gcs_service.core.effects import Effect, Refusal, Tell
+from gcs_service.core.group_desk import NO_SESSION, GroupDesk
+from gcs_service.core.job_table import JobTable
+from gcs_service.core.membership import Membership
+from gcs_service.core.moment import Moment
+from gcs_service.core.node_table import NodeEntry
+from gcs_service.core.owner_tombstones import OwnerTombstones
+from gcs_service.core.placement.placement_core import PlacementCore
+from gcs_service.core.tables import Write
+
+_CRASH_CAUSES = {
+    t.NODE_DEATH_CAUSE_PREEMPTED: t.ACTOR_DEATH_CAUSE_PREEMPTED,
+}
+
+
+class ControlCore:
+    """See the module. Public attributes are for questions, never for changes from outside."""
+
+    def __init__(self, identity: ClusterIdentity, dice: random.Random) -> None:
+        self.identity = identity
+        self._out: list[Effect] = []
+        self.membership = Membership(identity, self._out)
+        self.jobs = JobTable()
+        self.owners = OwnerTombstones()
+        self.placement = PlacementCore(dice, identity.epoch)
+        self.groups = GroupDesk(self.placement, self.owners)
+        self.actors = ActorTable()
+        self.detached = DetachedActors(
+            self.actors,
+            self.placement,
+            self._out,
+            self.membership.send,
+            self._carry,
+            self._actor_ended,
+        )
+        self.actor_desk = ActorDesk(self.actors, self.detached, self.owners, self._out)
+        self._ended_actors: list[bytes] = []
+        self._handlers: dict[str, Callable[[bytes, ns.AgentItem, Moment], None]] = {
+            "snapshot": self._snapshot,
+            "bundle_answer": self._bundle_answer,
+            "owner_ended": self._owner_ended,
+            "detached_actor": self._detached_event,
+            "ping_answer": self._ping_answer,
+            "drain_answer": self._drain_answer,
+            "goodbye": self._goodbye,
+        }
+
+    def take_effects(self, at: Moment) -> list[Effect]:
+        """Everything to be carried out since the last call: writes first, then the rest in order."""
+        self._settle(at)
+        effects = list(self._out)
+        self._out.clear()
+        return effects
+
+    # ---- start
+
+    def load(self, rows: dict[str, list[tuple[bytes, bytes]]], at: Moment) -> None:
+        """The tables of the last life of the service. Before any session."""
+        for key, value in rows[tables.CLUSTER]:
+            if key == tables.LAST_JOB:
+                self.jobs.load_last_number(int.from_bytes(value, "big"))
+        for _, value in rows[tables.JOB]:
+            self.jobs.load(g.JobRecord.FromString(value))
+        nodes = [t.NodeRecord.FromString(value) for _, value in rows[tables.NODE]]
+        self.membership.load(nodes, dict(rows[tables.DRAIN]), at)
+        groups = [pg.PlacementGroupRecord.FromString(v) for _, v in rows[tables.PLACEMENT_GROUP]]
+        self._carry(self.placement.load(groups, at.mono_ms, self.identity.epoch))
+        specs = dict(rows[tables.ACTOR_SPEC])
+        records = [t.ActorRecord.FromString(value) for _, value in rows[tables.ACTOR]]
+        for record in sorted(records, key=lambda row: row.start_time_ms):
+            self.actors.load(record)
+            spec = specs.get(record.actor_id)
+            if spec is not None and record.state != t.ACTOR_STATE_DEAD:
+                self.detached.load(g.CreateDetachedActorRequest.FromString(spec), record)
+        for record in records:
+            if record.node_id and self.membership.nodes.get_alive(record.node_id) is None:
+                # Its node's death was written, what follows from it was not.
+                self.detached.node_lost(record.node_id, t.ACTOR_DEATH_CAUSE_NODE_DIED, at)
+        self._settle(at)
+
+    # ---- node sessions
+
+    def node_frame(self, session: int, items: Sequence[ns.AgentItem], at: Moment) -> None:
+        """Items of one stream, in order. Those of a session that was replaced are void."""
+        for item in items:
+            kind = item.WhichOneof("item")
+            if kind == "register":
+                self._register(session, item.node_id, item.register, at)
+                continue
+            entry = self.membership.nodes.get_alive(item.node_id)
+            handler = self._handlers.get(kind or "")
+            if entry is not None and entry.session == session and handler is not None:
+                self.membership.liveness.heard(item.node_id, at.mono_ms)
+                handler(item.node_id, item, at)
+        self._settle(at)
+
+    def node_session_closed(self, session: int, node_ids: Iterable[bytes], at: Moment) -> None:
+        """A stream ended: its nodes have a window to resume."""
+        for node_id in node_ids:
+            if self.membership.session_closed(session, node_id, at):
+                self._carry(self.placement.node_disconnected(node_id))
+        self._settle(at)
+
+    def node_port_refused(self, node_id: bytes, at: Moment) -> None:
+        """Nobody listens at the address of a node whose stream is broken: its process is gone."""
+        if self.membership.liveness.is_broken(node_id):
+            message = "its session broke and its port refuses connections: the process is gone"
+            self._node_died(node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
+        self._settle(at)
+
+    def silence_confirmed(self, node_id: bytes, loop_lag_ms: int, reachable: bool, at: Moment) -> None:  # noqa: FBT001 - one fact
+        """Back from the I/O loop: the node is dead unless it spoke, or we were late ourselves."""
+        liveness = self.membership.liveness
+        if not liveness.silence_confirmed(node_id, at.mono_ms):
+            return
+        if liveness.was_late(node_id, loop_lag_ms, at.mono_ms):
+            return
+        if reachable and liveness.may_wait(node_id, at.mono_ms):
+            return
+        broken = liveness.is_broken(node_id)
+        cause = t.NODE_DEATH_CAUSE_CRASHED if broken else t.NODE_DEATH_CAUSE_MISSED_PINGS
+        message = f"{liveness.describe(node_id, at.mono_ms)}; own loop lag {loop_lag_ms} ms"
+        self._node_died(node_id, cause, message, at)
+        self._settle(at)
+
+    # ---- time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        deadlines = (
+            self.membership.liveness.next_deadline_ms(),
+            self.placement.next_deadline_ms(),
+            self.detached.next_deadline_ms(),
+        )
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def tick(self, at: Moment) -> None:
+        """Deadlines that passed."""
+        self.membership.due(at)
+        self._carry(self.placement.tick(at.mono_ms))
+        self.detached.tick(at)
+        self._settle(at)
+
+    # ---- groups
+
+    def group_frame(self, session: int, items: Sequence[pg.GroupRequest], at: Moment) -> None:
+        """Creates, removals and watches of one process, in order."""
+        for item in items:
+            self._carry(self.groups.request(session, item, at), session)
+        self._settle(at)
+
+    def watch_group(self, session: int, group_id: bytes, at: Moment) -> None:
+        """Tells `session` of this group now and at every change."""
+        self._carry(self.groups.watch(session, group_id))
+
+    def session_closed(self, session: int, _at: Moment) -> None:
+        """A watching session ended."""
+        self.groups.close(session)
+        self.detached.watchers.close(session)
+
+    # ---- jobs and owners
+
+    def add_job(self, request: g.JobRecord, at: Moment) -> g.JobRecord | Refusal:
+        """A driver begins; idempotent by driver id."""
+        if self.owners.is_dead(request.driver_id):
+            message = f"driver {request.driver_id.hex()} was declared dead; start a new one"
+            return Refusal(fx.OWNER_DEAD, message)
+        if not request.driver_id:
+            return Refusal(fx.BAD_REQUEST, "a job needs the id of its driver")
+        known = self.jobs.of_driver(request.driver_id)
+        if known is not None:
+            return known
+        record = self.jobs.add(request, at.wall_ms)
+        last = self.jobs.last_number.to_bytes(4, "big")
+        self._out.append(Write(tables.CLUSTER, tables.LAST_JOB, last))
+        self._out.append(Write(tables.JOB, record.job_id, record.SerializeToString()))
+        return record
+
+    def finish_job(self, job_id: bytes, at: Moment) -> Refusal | None:
+        """A driver ends in order; idempotent."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return Refusal(fx.NOT_FOUND, f"there is no job {job_id.hex()}")
+        if not job.is_dead:
+            self._end_owners([job.driver_id], "its job finished", at)
+        self._settle(at)
+        return None
+
+    def driver_gone(self, job_id: bytes, at: Moment) -> None:
+        """The node a driver lived on died, and the driver does not answer either."""
+        job = self.jobs.get(job_id)
+        if job is not None and not job.is_dead:
+            self._end_owners([job.driver_id], "its node died and it does not answer", at)
+        self._settle(at)
+
+    # ---- operators
+
+    def drain_node(
+        self, node_id: bytes, reason: int, message: str, deadline_ms: int, at: Moment
+    ) -> Refusal | None:
+        """No new work on a node from the moment this is acknowledged."""
+        entry = self.membership.nodes.get_alive(node_id)
+        if entry is None:
+            return Refusal(fx.NOT_FOUND, f"there is no living node {node_id.hex()}")
+        command = ns.DrainCommand(
+            reason=ns.DrainReason.Name(reason), message=message, deadline_ms=deadline_ms
+        )
+        self.membership.drain(entry, command)
+        self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
+        self._settle(at)
+        return None
+
+    # ---- inside: items of agents
+
+    def _register(
+        self, session: int, node_id: bytes, request: ns.RegisterNode, at: Moment
+    ) -> None:
+        entry = self.membership.register(session, node_id, request, at)
+        if entry is None:
+            return
+        effects = self.placement.node_joined(
+            node_id,
+            request.address,
+            request.labels,
+            entry.snapshot,
+            request.bundles,
+            at.mono_ms,
+            draining=entry.record.state == t.NODE_STATE_DRAINING,
+        )
+        self._carry(effects)
+        dead = [owner for owner in request.owner_ids if self.owners.is_dead(owner)]
+        if dead:
+            died = ns.GcsItem(node_id=node_id, owners_died=ns.OwnersDied(owner_ids=dead))
+            self._out.append(Tell(session, died))
+        self.detached.node_registered(node_id, request.detached, at)
+
+    def _snapshot(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        entry = self.membership.nodes.get_alive(node_id)
+        assert entry is not None
+        if item.snapshot.version < entry.snapshot.version:
+            return
+        entry.snapshot = item.snapshot
+        self._carry(self.placement.node_snapshot(node_id, item.snapshot, at.mono_ms))
+        if self.detached.waiting_count:
+            self.detached.room_changed(at)
+
+    def _bundle_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        answer = item.bundle_answer
+        self._carry(self.placement.bundle_answer(node_id, answer, at.mono_ms, at.wall_ms))
+
+    def _owner_ended(self, _node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        message = item.owner_ended.message or "its process ended"
+        self._end_owners([item.owner_ended.owner_id], message, at)
+
+    def _detached_event(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        self.detached.event(node_id, item.detached_actor, at)
+
+    def _ping_answer(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
+        lag_ms = item.ping_answer.loop_lag_ms
+        self.membership.liveness.answered_ping(node_id, lag_ms)
+
+    def _drain_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        entry = self.membership.nodes.get_alive(node_id)
+        if entry is None or item.drain_answer.accepted:
+            return
+        # The agent declined (an idle node that got work meanwhile): it takes work again.
+        self.membership.drain(entry, ns.DrainCommand(cancel=True))
+        self._carry(self.placement.node_draining(node_id, draining=False, now_ms=at.mono_ms))
+
+    def _goodbye(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
+        cause = item.goodbye.cause or t.NODE_DEATH_CAUSE_EXPECTED
+        self._node_died(node_id, cause, item.goodbye.message or "the agent said goodbye", at)
+
+    # ---- inside: what follows from what
+
+    def _node_died(
+        self, node_id: bytes, cause: t.NodeDeathCause.ValueType, message: str, at: Moment
+    ) -> None:
+        entry = self.membership.bury(node_id, cause, message, at)
+        if entry is None:
+            return
+        self._carry(self.placement.node_lost(node_id, at.mono_ms))
+        # Workers on the node were owners too: what they own elsewhere ends with them.
+        workers = [r.worker_id for r in self.actors.on_node(node_id) if r.worker_id]
+        actor_cause = _CRASH_CAUSES.get(entry.record.death_cause, t.ACTOR_DEATH_CAUSE_NODE_DIED)
+        self.detached.node_lost(node_id, actor_cause, at)
+        self._end_owners(workers, f"its node {node_id.hex()} died", at)
+        for job in self.jobs.running_at(node_id):
+            self._out.append(fx.ProbeDriver(job.job_id, job.driver_address))
+
+    def _end_owners(self, owner_ids: Iterable[bytes], message: str, at: Moment) -> None:
+        dead = [o for o in owner_ids if o and self.owners.add(o, at.mono_ms)]
+        if not dead:
+            return
+        self._out.append(fx.OwnersEnded(tuple(dead)))
+        for owner_id in dead:
+            self._end_actors_of(owner_id, message, at)
+            job = self.jobs.of_driver(owner_id)
+            if job is not None and not job.is_dead:
+                self._carry(self.placement.owner_ended(owner_id, at.mono_ms))
+                self._end_job(job.job_id, at)
+
+    def _end_job(self, job_id: bytes, at: Moment) -> None:
+        finished = self.jobs.finish(job_id, at.wall_ms)
+        if finished is None:
+            return
+        record, forgotten = finished
+        self._out.append(Write(tables.JOB, job_id, record.SerializeToString()))
+        self._out += [Write(tables.JOB, old, None) for old in forgotten]
+        self._carry(self.placement.job_ended(job_id, at.mono_ms))
+
+    def _end_actors_of(self, owner_id: bytes, message: str, at: Moment) -> None:
+        for record in self.actors.of_owner(owner_id):
+            if not record.detached:
+                self.actor_desk.owner_died(record, message, at)
+                self._ended_actors.append(record.actor_id)
+
+    def _actor_ended(self, actor_id: bytes) -> None:
+        self._ended_actors.append(actor_id)
+
+    def _carry(self, effects: Iterable[object], asked_by: int = NO_SESSION) -> None:
+        out, commands = self.groups.translate(effects, asked_by)
+        self._out += out
+        for command in commands:
+            item = ns.GcsItem(node_id=command.node_id, bundle=command.command)
+            self.membership.send(command.node_id, item)
+
+    def _settle(self, at: Moment) -> None:
+        """Follows chains (a group's end ends actors, an actor's end removes groups) to their end."""
+        while True:
+            changed = self.groups.take_changed()
+            self._ended_actors += self.actor_desk.take_ended()
+            ended, self._ended_actors = self._ended_actors, []
+            if not changed and not ended:
+                return
+            for record in changed:
+                self.detached.group_changed(record, at)
+            for actor_id in ended:
+                self._carry(self.placement.actor_ended(actor_id, at.mono_ms))
+
+    def entry_of(self, node_id: bytes) -> NodeEntry | None:
+        """A node alive or dead, for questions."""
+        return self.membership.nodes.get(node_id)

@@ -1,0 +1,100 @@
+"""What the core asks of the shell. In a batch: writes first, then everything else in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
+from gcs_service.core.tables import Write
+
+
+class Tell(msgspec.Struct, frozen=True, gc=False):
+    """Queue an item for one open session; a later item with the same key may replace it unsent."""
+
+    session: int
+    item: Any
+    key: Hashable = None
+
+
+class CloseSession(msgspec.Struct, frozen=True, gc=False):
+    """End a session after what was queued for it has been sent."""
+
+    session: int
+
+
+class NodeSessionOpened(msgspec.Struct, frozen=True, gc=False):
+    """A welcomed node: from now on it is in the fan-out. `last_revision`: newest change it has seen."""
+
+    session: int
+    record: t.NodeRecord
+    snapshot: ns.ResourceSnapshot
+    last_revision: int
+
+
+class NodeChanged(msgspec.Struct, frozen=True, gc=False):
+    """A node joined, resumed, began to drain or died: tell watchers and agents."""
+
+    record: t.NodeRecord
+    scheduler_address: str
+
+
+class OwnersEnded(msgspec.Struct, frozen=True, gc=False):
+    """Tell every agent once: what these owners leased ends."""
+
+    owner_ids: tuple[bytes, ...]
+
+
+class ProbeNode(msgspec.Struct, frozen=True, gc=False):
+    """Dial the agent's port and report: a refused connection means that its process is gone."""
+
+    node_id: bytes
+    address: str
+    session: int
+
+
+class ConfirmSilence(msgspec.Struct, frozen=True, gc=False):
+    """Pass once through the I/O loop, behind everything already received, and come back."""
+
+    node_id: bytes
+    session: int
+
+
+class ProbeDriver(msgspec.Struct, frozen=True, gc=False):
+    """The node a driver lived on died: dial the driver itself."""
+
+    job_id: bytes
+    address: str
+
+
+Effect = (
+    Write
+    | Tell
+    | CloseSession
+    | NodeSessionOpened
+    | NodeChanged
+    | OwnersEnded
+    | ProbeNode
+    | ConfirmSilence
+    | ProbeDriver
+)
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """A request that cannot be done. `code` is a token of `REFUSAL_CODES`."""
+
+    code: str
+    message: str
+
+
+NOT_FOUND = "not_found"
+BAD_REQUEST = "bad_request"
+OWNER_DEAD = "owner_dead"
+TABLE_FULL = "table_full"
+QUOTA = "quota"
+TOO_LARGE = "too_large"
+
+REFUSAL_CODES = (NOT_FOUND, BAD_REQUEST, OWNER_DEAD, TABLE_FULL, QUOTA, TOO_LARGE)

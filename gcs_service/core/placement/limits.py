@@ -1,0 +1,54 @@
+"""Bounds of the placement core. Unit last."""
+
+GROUPS_MAX = 100_000
+"""Groups that exist at once, removed ones not counted; more are refused with `table_full`."""
+
+GROUP_BUNDLES_MAX = 100_000
+"""Bundles of one group."""
+
+REMOVED_GROUPS_MAX = 1_000
+"""Removed groups that can still be asked for; the oldest go first."""
+
+NAME_BYTES_MAX = 512
+"""Longest name or namespace of a group."""
+
+RETRY_DELAY_MS = 100
+RETRY_DELAY_FACTOR = 1.5
+RETRY_DELAY_MAX_MS = 1_000
+"""Back-off of a group after a refused attempt, and of a node's refused command (DESIGN section 9)."""
+
+OVERTAKES_MAX = 16
+"""A waiting group may be overtaken this often, then what becomes free is kept for it (CONTRACT)."""
+
+OVERTAKEN_CHECKED_MAX = 64
+"""Waiting classes looked at, oldest first, when a younger group is placed."""
+
+PREPARE_ANSWER_MS = 30_000
+"""A prepare that a connected node leaves unanswered this long fails its attempt."""
+
+COMMAND_REPEAT_MS = 5_000
+"""A commit, cancel or return that a connected node leaves unanswered is sent again."""
+
+SUSPECT_MS = 1_000
+"""A node that refused a prepare is left alone until a snapshot covers the refusal, at most this long."""
+
+RESTART_WAIT_MS = 60_000
+"""After a restart, nodes named by stored groups that neither came back nor were declared dead are lost."""
+
+CAPACITY_MAX = 1 << 20
+"""Copies of one shape counted on one node; more makes no difference to any policy."""
+
+ROOM_CLASSES_MAX = 50_000
+AMOUNTS_MAX = 50_000
+CLASS_MEMO_MAX = 4_096
+"""Interned vectors and memo entries; the tables are emptied beyond that (only sharing is lost)."""
+
+POOLS_MAX = 64
+POOL_SHAPES_MAX = 128
+"""Selectors, and shapes per selector, whose index is kept up to date; the longest unused goes."""
+
+DOMAIN_TRIALS_MAX = 256
+"""Domains tried in full for one group in one pass (mixed shapes only; equal shapes need one)."""
+
+BLOCKED_BY_MAX = 16
+"""Groups named in an explanation as holders of what another one needs."""

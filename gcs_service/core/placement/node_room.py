@@ -1,0 +1,197 @@
+"""What the GCS knows of one node's room: newest snapshot minus reservations it does not cover.
+
+    room = snapshot.available - reserved (seq above `applied`) + given back (answered, seq above `applied`)
+
+Nothing here is undone by a timer, nothing is clamped. A reservation leaves when the node's own counter
+covers it or the node refused it. Room below zero is possible and honest: the agent granted leases
+while a reservation was on its way; the refusal will come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_common.resources import DEVICE_RESOURCES, is_group_name
+from gcs_service.core.placement.amounts import Amounts
+from gcs_service.core.placement.room_class import DeviceItems, RoomClass, RoomClasses
+
+if TYPE_CHECKING:
+    from gcs_service.core.placement.holding import Holding
+
+
+class Reservation:
+    """One numbered command's effect on the room: `sign` -1 takes, +1 gives back once `known`."""
+
+    __slots__ = ("amounts", "known", "sequence", "sign")
+
+    def __init__(self, sequence: int, amounts: Amounts, sign: int, *, known: bool) -> None:
+        self.sequence = sequence
+        self.amounts = amounts
+        self.sign = sign
+        self.known = known
+
+
+class NodeRoom:
+    """One node: identity, labels, ledger, what it holds. Only the placement core changes it."""
+
+    __slots__ = (
+        "address",
+        "applied",
+        "base_class",
+        "claimed_by",
+        "classes",
+        "connected",
+        "draining",
+        "holdings",
+        "joined",
+        "labels",
+        "next_sequence",
+        "node_id",
+        "order",
+        "repeat_at_ms",
+        "reservations",
+        "room_class",
+        "snapshot_version",
+        "suspect_sequence",
+        "suspect_until_ms",
+        "total_class",
+    )
+
+    def __init__(self, node_id: bytes, order: int, classes: RoomClasses) -> None:
+        self.node_id = node_id
+        self.order = order
+        self.classes = classes
+        self.address = ""
+        self.labels: dict[str, str] = {}
+        self.joined = False
+        self.connected = False
+        self.draining = False
+        self.claimed_by: bytes = b""
+        self.suspect_until_ms = 0
+        self.suspect_sequence = 0
+        self.repeat_at_ms = 0
+        self.holdings: dict[tuple[bytes, int], Holding] = {}
+        self.total_class = classes.empty
+        self.base_class = classes.empty
+        self.room_class = classes.empty
+        self.snapshot_version = 0
+        self.applied = 0
+        self.next_sequence = 1
+        self.reservations: dict[int, Reservation] = {}
+
+    @property
+    def suspect(self) -> bool:
+        """Refused a prepare and has not explained itself yet."""
+        return self.suspect_until_ms > 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether new bundles may go here."""
+        return (
+            self.connected
+            and not self.draining
+            and not self.claimed_by
+            and not self.suspect_until_ms
+        )
+
+    def begin_session(self, address: str, labels: Mapping[str, str]) -> None:
+        """A session starts: numbering restarts, what was in flight is void."""
+        self.address = address
+        self.labels = dict(labels)
+        self.joined = True
+        self.connected = True
+        self.suspect_until_ms = 0
+        self.suspect_sequence = 0
+        self.snapshot_version = 0
+        self.applied = 0
+        self.next_sequence = 1
+        self.reservations.clear()
+
+    def report(self, snapshot: ns.ResourceSnapshot) -> bool:
+        """Takes a newer snapshot; False for one that is not newer."""
+        if snapshot.version <= self.snapshot_version and self.snapshot_version:
+            return False
+        self.snapshot_version = snapshot.version
+        self.applied = max(self.applied, snapshot.applied_reservations)
+        devices = _devices(snapshot)
+        self.base_class = self.classes.intern(_plain(snapshot.available.amounts), devices)
+        total = _plain(snapshot.total.amounts)
+        if total != self.total_class.room:
+            self.total_class = self.classes.intern(total)
+        covered = [number for number in self.reservations if number <= self.applied]
+        for number in covered:
+            del self.reservations[number]
+        self._recount()
+        return True
+
+    def number_command(self) -> int:
+        """The next reservation number, for a command without effect on the room."""
+        number = self.next_sequence
+        self.next_sequence += 1
+        return number
+
+    def reserve(self, amounts: Amounts, *, checked: bool = True) -> int:
+        """Takes room for a command about to be sent; its number."""
+        if checked and not amounts.several_parts:
+            # Several fractions of devices: only the node knows whether they still pack.
+            assert self.room_class.capacity(amounts) >= 1, (
+                f"node {self.node_id.hex()} has {self.room_class.room}, not {amounts.vector}"
+            )
+        number = self.number_command()
+        self.reservations[number] = Reservation(number, amounts, -1, known=True)
+        self.room_class = self.room_class.less(amounts)
+        return number
+
+    def will_give_back(self, amounts: Amounts) -> int:
+        """Numbers a command that gives room back; it counts when `gave_back` says so, or when covered."""
+        number = self.number_command()
+        self.reservations[number] = Reservation(number, amounts, 1, known=False)
+        return number
+
+    def gave_back(self, sequence: int) -> None:
+        """The node answered: that room is free."""
+        entry = self.reservations.get(sequence)
+        if entry is not None and entry.sign > 0 and not entry.known:
+            entry.known = False
+            self.room_class = self.room_class.more(entry.amounts)
+
+    def refused(self, sequence: int) -> None:
+        """The node did not take this reservation."""
+        if self.reservations.pop(sequence, None) is not None:
+            self._recount()
+
+    def _recount(self) -> None:
+        room = self.base_class
+        for entry in self.reservations.values():
+            if entry.sign < 0:
+                room = room.less(entry.amounts)
+            elif entry.known:
+                room = room.more(entry.amounts)
+        self.room_class = room
+
+
+def _plain(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Amounts without the names that committed bundles make."""
+    return {name: amount for name, amount in amounts.items() if amount and not is_group_name(name)}
+
+
+def _devices(snapshot: ns.ResourceSnapshot) -> DeviceItems:
+    if not snapshot.devices:
+        return ()
+    return tuple(
+        (name, tuple(sorted(snapshot.devices[name].free, reverse=True)))
+        for name in DEVICE_RESOURCES
+        if name in snapshot.devices
+    )
+
+
+def room_of(node: NodeRoom) -> RoomClass:
+    """Where the node stands in the index of free room."""
+    return node.room_class
+
+
+def total_of(node: NodeRoom) -> RoomClass:
+    """Where the node stands in the index of totals (what could ever fit)."""
+    return node.total_class

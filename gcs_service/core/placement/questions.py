@@ -1,0 +1,149 @@
+"""Answers about groups: records, explanations, dry runs. Decides nothing, sends nothing."""
+
+from __future__ import annotations
+
+from cluster_api.v1 import placement_groups_pb2 as pg
+from gcs_service.core.placement.choose import choose
+from gcs_service.core.placement.explain import FITS, Explainer
+from gcs_service.core.placement.group import CREATED, PENDING, REMOVED, REMOVING, Group
+from gcs_service.core.placement.node_room import NodeRoom
+from gcs_service.core.placement.plan import Plan, Shortfall, Wanted
+from gcs_service.core.placement.request import Request, Shape, parse_request
+from gcs_service.core.placement.scheduling import Scheduling
+from gcs_service.core.placement.state import PlacementState
+from gcs_service.core.placement.waiting import WaitClass
+
+
+class Questions:
+    """Reads the state for people and for the autoscaler."""
+
+    def __init__(self, state: PlacementState, scheduling: Scheduling) -> None:
+        self._state = state
+        self._scheduling = scheduling
+
+    # ---- records
+
+    def record(self, group_id: bytes) -> pg.PlacementGroupRecord | None:
+        """The group as of now, or the last record of one removed lately."""
+        group = self._state.groups.get(group_id)
+        if group is None:
+            return self._state.removed.get(group_id)
+        self._refresh_reason(group)
+        return group.record()
+
+    def records(self) -> list[pg.PlacementGroupRecord]:
+        """Newest first; removed ones last."""
+        groups = list(self._state.groups.values())
+        for group in groups:
+            self._refresh_reason(group)
+        living = [group.record() for group in reversed(groups)]
+        return [*living, *reversed(self._state.removed.values())]
+
+    def _refresh_reason(self, group: Group) -> None:
+        """Nodes that went away change what is possible without waking anyone."""
+        wait = group.wait_class
+        if wait is None or not wait.failed or wait.shortfall is None:
+            return
+        head = wait.head
+        if wait.judged_version != self._state.totals.version:
+            head.reason, head.message = self._scheduling.judge(wait, wait.shortfall)
+        group.reason, group.message = head.reason, head.message
+
+    def pending(self) -> list[pg.PlacementGroupSpec]:
+        """Groups that wait for room, reduced to the bundles that have no node; oldest first."""
+        groups = [group for group in self._state.groups.values() if group.wait_class is not None]
+        groups.sort(key=lambda group: group.order)
+        return [_reduced(group) for group in groups]
+
+    # ---- explanations
+
+    def explain(self, group_id: bytes) -> pg.ExplainResponse:
+        """Why the group waits, or where it is; `found` is False for an unknown one."""
+        group = self._state.groups.get(group_id)
+        if group is None:
+            removed = self._state.removed.get(group_id)
+            if removed is None:
+                return pg.ExplainResponse(found=False)
+            return pg.ExplainResponse(
+                found=True, state=REMOVED, reason="removed", message="the group was removed"
+            )
+        self._refresh_reason(group)
+        wanted = group.wanted()
+        answer = self._answer(wanted, group.nodes, group)
+        answer.state = group.state
+        answer.overtaken = group.overtaken
+        return answer
+
+    def would_fit(self, spec: pg.PlacementGroupSpec) -> pg.ExplainResponse:
+        """A dry run of `create`; nothing is reserved.
+
+        Raises:
+            ValueError: the spec contradicts itself.
+        """
+        request = parse_request(spec, self._state.table)
+        positions = tuple(range(len(request.shapes)))
+        answer = self._answer(Wanted(request, positions), [None] * len(positions), None)
+        answer.state = PENDING
+        return answer
+
+    def _answer(
+        self, wanted: Wanted, nodes: list[NodeRoom | None], group: Group | None
+    ) -> pg.ExplainResponse:
+        state = self._state
+        result = self._choose(wanted, group)
+        explainer = Explainer(state, wanted, result, b"" if group is None else group.group_id)
+        bundles = [
+            explainer.bundle(index, shape, nodes[index])
+            for index, shape in enumerate(wanted.request.shapes)
+        ]
+        reason, short_text = self._reason(wanted, result, group)
+        fits = isinstance(result, Plan)
+        return pg.ExplainResponse(
+            found=True,
+            reason=reason,
+            message=explainer.sentence(reason, short_text),
+            fits=fits,
+            bundles=bundles,
+            best_domain=explainer.best_domain() if wanted.positions else None,
+            blocked_by=[] if fits else explainer.blocked_by(),
+        )
+
+    def _choose(self, wanted: Wanted, group: Group | None) -> Plan | Shortfall:
+        """What the loop would get now; a group whose attempt is under way has its room already."""
+        if not wanted.positions:
+            return Plan([], wanted.domain)
+        if group is not None and group.attempt is not None:
+            domain = group.attempt.domain
+            return Plan([holding.node for holding in group.attempt.holdings], domain)
+        return choose(self._state.index, self._state.table, wanted)
+
+    def _reason(
+        self, wanted: Wanted, result: Plan | Shortfall, group: Group | None
+    ) -> tuple[str, str]:
+        if group is not None and group.state == REMOVING:
+            return "removed", "its bundles are being given back"
+        if group is not None and group.state == CREATED:
+            return "placed", "every bundle has its node"
+        if isinstance(result, Plan):
+            if group is not None and group.attempt is not None:
+                return FITS, "its nodes are preparing"
+            return FITS, "there is room for every bundle"
+        if group is not None and group.wait_class is not None and group.wait_class.failed:
+            return group.reason, group.message
+        wait = WaitClass(0, wanted, _shapes_of(wanted.request))
+        return self._scheduling.judge(wait, result)
+
+
+def _shapes_of(request: Request) -> tuple[Shape, ...]:
+    return tuple(dict.fromkeys(request.shapes))
+
+
+def _reduced(group: Group) -> pg.PlacementGroupSpec:
+    spec = group.spec
+    reduced = pg.PlacementGroupSpec()
+    reduced.CopyFrom(spec)
+    missing = group.missing
+    if len(missing) < len(spec.bundles):
+        del reduced.bundles[:]
+        reduced.bundles.extend(spec.bundles[index] for index in missing)
+    return reduced

@@ -1,0 +1,97 @@
+"""The facts all rules of the placement core share: nodes, groups, indexes, waiting groups, timers, effects."""
+
+from __future__ import annotations
+
+from cluster_api.v1 import placement_groups_pb2 as pg
+from gcs_service.core.placement.amounts import AmountsTable
+from gcs_service.core.placement.availability_index import AvailabilityIndex
+from gcs_service.core.placement.effects import Effect, GroupChanged, PersistGroup
+from gcs_service.core.placement.group import Group
+from gcs_service.core.placement.limits import REMOVED_GROUPS_MAX
+from gcs_service.core.placement.node_room import NodeRoom
+from gcs_service.core.placement.room_class import RoomClasses
+from gcs_service.core.placement.timers import Timers
+from gcs_service.core.placement.waiting import WaitingGroups
+
+
+class PlacementState:
+    """One per core. `out` collects the effects of the call that is running."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.now_ms = 0
+        self.wall_minus_now_ms = 0
+        self.classes = RoomClasses()
+        self.table = AmountsTable()
+        self.index = AvailabilityIndex()
+        self.totals = AvailabilityIndex()
+        self.nodes: dict[bytes, NodeRoom] = {}
+        self.draining: dict[NodeRoom, None] = {}
+        self.groups: dict[bytes, Group] = {}
+        self.removed: dict[bytes, pg.PlacementGroupRecord] = {}
+        self.names: dict[tuple[str, str], bytes] = {}
+        self.waiting = WaitingGroups(self.table)
+        self.timers = Timers()
+        self.claimant: Group | None = None
+        self.claimed: dict[NodeRoom, None] = {}
+        self.out: list[Effect] = []
+        self._nodes_made = 0
+        self._groups_made = 0
+
+    def node(self, node_id: bytes) -> NodeRoom:
+        """The node, made (not joined) if it is new."""
+        found = self.nodes.get(node_id)
+        if found is None:
+            self._nodes_made += 1
+            found = self.nodes[node_id] = NodeRoom(node_id, self._nodes_made, self.classes)
+        return found
+
+    @property
+    def newest_node_order(self) -> int:
+        """Order number of the node that came last."""
+        return self._nodes_made
+
+    def next_group_order(self) -> int:
+        """Groups are numbered as they are created."""
+        self._groups_made += 1
+        return self._groups_made
+
+    @property
+    def wall_ms(self) -> int:
+        """Wall clock, as of the last call that told it."""
+        return self.now_ms + self.wall_minus_now_ms
+
+    def room_changed(self, node: NodeRoom) -> None:
+        """Brings the index up to date and wakes groups for which the node's room grew."""
+        if not node.usable:
+            self.index.drop(node)
+            claimant = self.claimant
+            if node.claimed_by and claimant is not None and claimant.wait_class is not None:
+                self.waiting.wake(claimant.wait_class)
+            return
+        before = self.index.put(node, node.room_class)
+        if before is not node.room_class and self.waiting:
+            self.waiting.grew(node, before or self.classes.empty, node.room_class)
+
+    def room_taken(self, node: NodeRoom) -> None:
+        """As `room_changed` after a reservation: nobody can fare better."""
+        if node.usable:
+            self.index.put(node, node.room_class)
+
+    def persist(self, group: Group) -> None:
+        """Writes the group's row, then tells its watchers."""
+        group.version += 1
+        record = group.record()
+        self.out.append(PersistGroup(record))
+        self.out.append(GroupChanged(record))
+
+    def tell(self, group: Group) -> None:
+        """Tells the watchers something that need not survive."""
+        group.version += 1
+        self.out.append(GroupChanged(group.record()))
+
+    def remember_removed(self, record: pg.PlacementGroupRecord) -> None:
+        """Keeps a removed group's last record for questions."""
+        self.removed[record.spec.placement_group_id] = record
+        if len(self.removed) > REMOVED_GROUPS_MAX:
+            del self.removed[next(iter(self.removed))]

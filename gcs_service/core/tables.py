@@ -1,0 +1,30 @@
+"""Names of the durable tables. A row is a key and opaque bytes; rows of one batch become durable together."""
+
+from __future__ import annotations
+
+import msgspec
+
+CLUSTER = "cluster"
+JOB = "job"
+NODE = "node"
+ACTOR = "actor"
+ACTOR_SPEC = "actor_spec"
+PLACEMENT_GROUP = "placement_group"
+KV = "kv"
+DRAIN = "drain"
+
+CLUSTER_ID = b"cluster_id"
+EPOCH = b"epoch"
+SESSION_NAME = b"session_name"
+LAST_JOB = b"last_job"
+"""Keys of the table `cluster`."""
+
+ALL_TABLES = (CLUSTER, JOB, NODE, ACTOR, ACTOR_SPEC, PLACEMENT_GROUP, KV, DRAIN)
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """One row to write; `value` None removes it."""
+
+    table: str
+    key: bytes
+    value: bytes | None

@@ -1,0 +1,60 @@
+"""Bounds of the control service. Unit last; each line says why this size."""
+
+from __future__ import annotations
+
+# ---- nodes
+NODES_MAX = 20_000
+"""Nodes alive at once; twice the largest cluster of the scale model."""
+DEAD_NODES_MAX = 1_000
+"""Dead nodes kept for listing and for refusing their sessions; the oldest go first."""
+RECONNECT_WINDOW_MS = 5_000
+"""A node whose stream broke is dead when it has not resumed within this time."""
+RECONNECT_REACHABLE_MS = 20_000
+"""After a restart of the service: as long as the node's port answers it may take this long."""
+PROBE_TIMEOUT_MS = 1_000
+"""One dial of an agent's port after its stream broke."""
+PROBE_INTERVAL_MS = 250
+"""Between two dials of the same silent address."""
+PING_INTERVAL_MS = 30_000
+"""Silence on a node's stream after which it is pinged."""
+PING_LAST_INTERVAL_MS = 5_000
+"""Between the last pings before a verdict."""
+PINGS_MISSED_MAX = 3
+"""Two in a row and a closer third without an answer: dead."""
+VERDICT_LAG_MS_MAX = 500
+"""A verdict is put off when the checker itself was this late (FIELD_REPORTS O-19)."""
+
+# ---- owners, jobs, actors
+OWNER_TOMBSTONE_MS = 600_000
+OWNER_TOMBSTONES_MAX = 100_000
+JOBS_FINISHED_MAX = 1_000
+ACTORS_DEAD_MAX = 10_000
+ACTORS_MAX = 500_000
+ACTOR_RETRY_FIRST_MS = 100
+ACTOR_RETRY_MS_MAX = 1_000
+"""Detached actors that found no room look again after 100 ms x 1.5 ... 1 s, and at every change."""
+LIST_ROWS_MAX = 10_000
+"""Rows of one list answer when the caller names no limit."""
+
+# ---- key-value store
+KV_KEY_BYTES_MAX = 4_096
+KV_VALUE_BYTES_MAX = 64 << 20
+KV_NAMESPACE_BYTES_MAX = 1 << 30
+"""Quota of one namespace, keys and values together."""
+KV_KEYS_LISTED_MAX = 100_000
+
+# ---- executors and streams
+EXECUTOR_BATCH_ITEMS_MAX = 256
+"""Events an executor handles before it hands its effects over."""
+LOOP_DRAIN_ITEMS_MAX = 512
+"""Outputs carried out on the I/O loop before it looks at its sockets again."""
+JOURNAL_ROWS_MAX = 50_000
+"""Rows of one storage transaction."""
+BROADCAST_CHUNK_SESSIONS = 200
+"""Streams served in one go by a fan-out; the loop breathes between."""
+NODE_REVISIONS_KEPT = 10_000
+"""Node changes a watcher may be behind before it gets a snapshot instead."""
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""Interpreter switch interval: a busy executor delays the I/O loop by this, not by 5 ms."""
+STOP_GRACE_SECONDS = 1.0
+"""How long open calls may finish at an orderly stop."""

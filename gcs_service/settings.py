@@ -1,0 +1,64 @@
+"""Settings of the control service: one frozen record, checked before anything starts."""
+
+from __future__ import annotations
+
+import msgspec
+
+STORAGES = ("sqlite", "memory")
+SYNC_SCOPES = ("schedulers", "all")
+PORT_MAX = 65_535
+
+
+class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the composition root needs. Validated by `check`.
+
+    Attributes:
+        port: 0 picks a free one.
+        storage_path: folder of the SQLite file; made when missing.
+        port_file: written with `host:port` when the service answers.
+        die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
+        sync_scope: who receives views of other nodes.
+        node_settings: handed to every agent in its welcome, by `--set name=value`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    storage: str = "sqlite"
+    storage_path: str = ""
+    wipe: bool = False
+    port_file: str = ""
+    session_name: str = ""
+    die_with_parent_fd: int = -1
+    log_level: str = "INFO"
+    sync_scope: str = "schedulers"
+    node_settings: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Raises ValueError naming the wrong setting and what is allowed."""
+        if not 0 <= self.port <= PORT_MAX:
+            raise ValueError(f"port {self.port} is not in 0 .. {PORT_MAX}")
+        if self.storage not in STORAGES:
+            raise ValueError(f"storage {self.storage!r} is not one of {', '.join(STORAGES)}")
+        if self.storage == "sqlite" and not self.storage_path:
+            raise ValueError("storage sqlite needs --storage-path, a folder for its file")
+        if self.sync_scope not in SYNC_SCOPES:
+            raise ValueError(
+                f"sync scope {self.sync_scope!r} is not one of {', '.join(SYNC_SCOPES)}"
+            )
+        if not self.host:
+            raise ValueError("host is empty; 127.0.0.1 serves this machine only")
+
+
+def parse_assignments(items: tuple[str, ...]) -> dict[str, str]:
+    """`name=value` settings for the agents.
+
+    Raises:
+        ValueError: an item without `=`, or with an empty name.
+    """
+    result: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise ValueError(f"setting {item!r} is not of the form name=value")
+        result[name] = value
+    return result

@@ -1,0 +1,1 @@
+"""What carries the GCS's decisions out: servicers, executors, sessions, storage."""

@@ -1,0 +1,142 @@
+"""The executor `core`: runs the control core, and carries its effects out in order.
+
+A batch of events is handled, its effects are collected, writes go first (see `journal`), the rest
+follows on the loop. An answer to a question is one of the outputs, so that it leaves after the write it
+depends on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from cluster_api.v1 import types_pb2 as t
+from gcs_service.core import effects as fx
+from gcs_service.core.control_core import ControlCore
+from gcs_service.core.moment import Moment
+from gcs_service.core.tables import Write
+from gcs_service.shell import clock
+from gcs_service.shell.executor import NamedExecutor
+from gcs_service.shell.journal import Lane
+from gcs_service.shell.loop_bridge import Output
+from gcs_service.shell.node_broadcast import NodeBroadcast
+from gcs_service.shell.reachability import Reachability
+from gcs_service.shell.session_hub import SessionHub
+
+log = structlog.get_logger()
+Result = TypeVar("Result")
+
+
+class CoreHost:
+    """Owner of the core. `ask` and `post` belong to the loop's thread."""
+
+    def __init__(
+        self,
+        core: ControlCore,
+        lane: Lane,
+        hub: SessionHub,
+        broadcast: NodeBroadcast,
+        reachability: Reachability,
+    ) -> None:
+        self.core = core
+        self._lane = lane
+        self._hub = hub
+        self._broadcast = broadcast
+        self._reachability = reachability
+        self._answers: list[Output] = []
+        self._carriers: dict[type, Callable[[Any], Output]] = {
+            fx.Tell: lambda e: (hub.tell, (e.session, e.item, e.key)),
+            fx.CloseSession: lambda e: (hub.close_when_sent, (e.session,)),
+            fx.NodeSessionOpened: lambda e: (self._session_opened, (e,)),
+            fx.NodeChanged: lambda e: (self._node_changed, (e,)),
+            fx.OwnersEnded: lambda e: (broadcast.owners_ended, (e.owner_ids,)),
+            fx.ProbeNode: lambda e: (reachability.probe_node, (self, e.node_id, e.address)),
+            fx.ConfirmSilence: lambda e: (self._confirm_silence, (e, clock.now())),
+            fx.ProbeDriver: lambda e: (reachability.probe_driver, (self, e.job_id, e.address)),
+        }
+        self.executor = NamedExecutor(
+            "core",
+            batch_ended=self._carry_out,
+            next_deadline_ns=self._next_deadline_ns,
+            deadline_reached=self._tick,
+        )
+
+    def post(self, method: Callable[..., Any], *args: Any) -> None:
+        """Calls a method of the core with these arguments and the moment; nobody waits."""
+        self.executor.submit(self._call, None, method, args)
+
+    async def ask(self, method: Callable[..., Result], *args: Any) -> Result:
+        """As `post`; returns the result when what it wrote is durable."""
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.executor.submit(self._call, answer, method, args)
+        return await answer
+
+    def _call(
+        self, answer: asyncio.Future[Any] | None, method: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        try:
+            result = method(*args, clock.now())
+        except Exception as error:  # a broken invariant is told, and the asker is not left waiting
+            if answer is not None:
+                self._answers.append((_fail, (answer, error)))
+            raise
+        if answer is not None:
+            self._answers.append((_resolve, (answer, result)))
+
+    def _tick(self) -> None:
+        self.core.tick(clock.now())
+
+    def _next_deadline_ns(self) -> int | None:
+        deadline_ms = self.core.next_deadline_ms()
+        return deadline_ms * 1_000_000 if deadline_ms is not None else None
+
+    def _carry_out(self) -> None:
+        writes: list[Write] = []
+        outputs: list[Output] = []
+        for effect in self.core.take_effects(clock.now()):
+            if type(effect) is Write:
+                writes.append(effect)
+            else:
+                outputs.append(self._carriers[type(effect)](effect))
+        outputs += self._answers
+        self._answers = []
+        if writes or outputs:
+            self._lane.deliver(writes, outputs)
+
+    # ---- on the loop
+
+    def _session_opened(self, effect: fx.NodeSessionOpened) -> None:
+        self._reachability.stop(effect.record.node_id)
+        self._broadcast.opened(effect)
+
+    def _node_changed(self, effect: fx.NodeChanged) -> None:
+        record = effect.record
+        log.info(
+            "node_changed",
+            node_id=record.node_id.hex(),
+            state=record.state,
+            address=record.address,
+            cause=record.death_cause,
+            message=record.death_message,
+        )
+        if record.state == t.NODE_STATE_DEAD:
+            self._reachability.stop(record.node_id)
+        self._broadcast.changed(record, effect.scheduler_address)
+
+    def _confirm_silence(self, effect: fx.ConfirmSilence, sent: Moment) -> None:
+        lag_ms = clock.now().mono_ms - sent.mono_ms
+        reachable = self._reachability.answered(effect.node_id)
+        self.post(self.core.silence_confirmed, effect.node_id, lag_ms, reachable)
+
+
+def _resolve(answer: asyncio.Future[Any], result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

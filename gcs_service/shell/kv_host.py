@@ -1,0 +1,54 @@
+"""The executor `kv`: its own table, its own lane to the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gcs_service.core.kv_table import KvTable
+from gcs_service.core.moment import Moment
+from gcs_service.shell import clock
+from gcs_service.shell.executor import NamedExecutor
+from gcs_service.shell.journal import Lane
+from gcs_service.shell.loop_bridge import Output
+
+Result = TypeVar("Result")
+
+
+class KvHost:
+    """Owner of the key-value table's thread."""
+
+    def __init__(self, table: KvTable, lane: Lane) -> None:
+        self.table = table
+        self._lane = lane
+        self._answers: list[Output] = []
+        self.executor = NamedExecutor("kv", batch_ended=self._carry_out)
+
+    async def ask(self, work: Callable[[Moment], Result]) -> Result:
+        """Runs `work` on the executor; returns when what it wrote is durable."""
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.executor.submit(self._call, work, answer)
+        return await answer
+
+    def _call(self, work: Callable[[Moment], Any], answer: asyncio.Future[Any]) -> None:
+        try:
+            self._answers.append((_resolve, (answer, work(clock.now()), None)))
+        except Exception as error:  # the asker must not be left waiting
+            self._answers.append((_resolve, (answer, None, error)))
+            raise
+
+    def _carry_out(self) -> None:
+        answers, self._answers = self._answers, []
+        writes = self.table.take_writes()
+        if writes or answers:
+            self._lane.deliver(writes, answers)
+
+
+def _resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(result)

@@ -1,0 +1,109 @@
+"""Binds a service of the protos to a handler object, and translates refusals into statuses.
+
+For each RPC `GetAllNodes` the handler has a coroutine method `get_all_nodes`: unary ones take the request
+and return the response or raise `Refused`; streams take (request or None, context) and use
+`read`/`write`. Every unary call is counted by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
+
+from gcs_service.core import effects as fx
+from gcs_service.core.effects import Refusal
+
+log = structlog.get_logger()
+
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+STATUS_OF_REFUSAL = {
+    fx.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    fx.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    fx.OWNER_DEAD: grpc.StatusCode.FAILED_PRECONDITION,
+    fx.TABLE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    fx.QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    fx.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+
+class RefusedError(Exception):
+    """Carries a core's refusal out of a handler."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def unless_refused(result: Any) -> Any:
+    """The result, or raises the refusal that it is."""
+    if isinstance(result, Refusal):
+        raise RefusedError(result)
+    return result
+
+
+class ServiceBinder:
+    """Adds services to a server; `counters` has one entry per RPC called."""
+
+    def __init__(self, server: aio.Server) -> None:
+        self._server = server
+        self.counters: Counter[str] = Counter()
+        self.names: list[str] = []
+
+    def add(self, service: ServiceDescriptor, handler: object) -> None:
+        """Binds all RPCs of a service; a missing method is an AttributeError at once."""
+        handlers = {
+            method.name: self._bind(method, getattr(handler, snake_case(method.name)))
+            for method in service.methods
+        }
+        generic = grpc.method_handlers_generic_handler(service.full_name, handlers)
+        self._server.add_generic_rpc_handlers((generic,))
+        self.names.append(service.full_name)
+
+    def _bind(self, method: MethodDescriptor, handle: Callable[..., Any]) -> Any:
+        coders = {
+            "request_deserializer": GetMessageClass(method.input_type).FromString,
+            "response_serializer": _serialize,
+        }
+        if method.client_streaming and method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(handle, **coders)
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(handle, **coders)
+        return grpc.unary_unary_rpc_method_handler(self._unary(method.name, handle), **coders)
+
+    def _unary(
+        self, name: str, handle: Callable[[Any], Awaitable[Any]]
+    ) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+        counters, counter = self.counters, f"rpc.{name}"
+
+        async def answer(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            counters[counter] += 1
+            try:
+                return await handle(request)
+            except RefusedError as error:
+                status = STATUS_OF_REFUSAL[error.refusal.code]
+                return await context.abort(status, error.refusal.message)
+            except AssertionError as error:
+                log.error("broken_invariant", rpc=name, exc_info=error)
+                return await context.abort(
+                    grpc.StatusCode.INTERNAL, f"{name} met a broken invariant: {error}"
+                )
+
+        return answer
+
+
+def snake_case(name: str) -> str:
+    """`GetAllNodes` -> `get_all_nodes`."""
+    return _WORD.sub("_", name).lower()
+
+
+def _serialize(message: Any) -> bytes:
+    return message.SerializeToString()

@@ -1,0 +1,1 @@
+"""One file per gRPC service: translate, submit, await, translate. No decisions."""

@@ -1,0 +1,104 @@
+"""StatusService and AutoscalerStateService: one look at the core, then demand and meters are added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cluster_api.v1 import autoscaler_pb2 as auto
+from cluster_api.v1 import gcs_pb2 as g
+from gcs_service import limits
+from gcs_service.core import tables
+from gcs_service.core.moment import Moment
+from gcs_service.core.status_report import autoscaler_state_of, status_of
+from gcs_service.shell.core_host import CoreHost
+from gcs_service.shell.demand_host import DemandHost
+from gcs_service.shell.executor import NamedExecutor
+from gcs_service.shell.kv_host import KvHost
+from gcs_service.shell.storage.protocol import Storage
+
+
+class StatusService:
+    """What operators and tests read."""
+
+    def __init__(
+        self,
+        host: CoreHost,
+        demand: DemandHost,
+        kv: KvHost,
+        executors: Sequence[NamedExecutor],
+        storage: Storage,
+        counters: Callable[[], dict[str, int]],
+    ) -> None:
+        self._host = host
+        self._demand = demand
+        self._kv = kv
+        self._executors = executors
+        self._storage = storage
+        self._counters = counters
+
+    async def get_cluster_status(self, request: g.GetStatusRequest) -> g.GetStatusResponse:
+        """The cluster at a glance."""
+
+        def from_core(at: Moment) -> g.GetStatusResponse:
+            return status_of(self._host.core, at)
+
+        response = await self._host.ask(from_core)
+        response.demand.extend(await self._demand.ask(self._demand.table.entries))
+        response.version = self._demand.table.version
+        response.storage = self._storage.name
+        response.executors.extend(_meter(executor) for executor in self._executors)
+        for name, value in self._counters().items():
+            response.counters[name] = value
+        kv_table = self._kv.table
+        response.tables.append(
+            g.TableStatus(
+                name=tables.KV,
+                rows=kv_table.rows,
+                bytes=kv_table.bytes_used,
+                rows_max=0,
+            )
+        )
+        if request.verbose:
+            size = self._storage.size_bytes()
+            response.tables.append(g.TableStatus(name="storage", bytes=size))
+        return response
+
+
+class AutoscalerStateService:
+    """What an autoscaler needs; field names as in Ray's autoscaler v2."""
+
+    def __init__(self, host: CoreHost, demand: DemandHost) -> None:
+        self._host = host
+        self._demand = demand
+
+    async def get_cluster_resource_state(
+        self, _request: auto.GetClusterResourceStateRequest
+    ) -> auto.GetClusterResourceStateResponse:
+        """One versioned snapshot."""
+
+        def from_core(at: Moment) -> auto.GetClusterResourceStateResponse:
+            return autoscaler_state_of(self._host.core, at)
+
+        response = await self._host.ask(from_core)
+        entries = await self._demand.ask(self._demand.table.entries)
+        response.cluster_resource_state_version = self._demand.table.version
+        response.pending_resource_requests.extend(
+            auto.ResourceRequestByCount(
+                request=entry.resources,
+                selector=entry.selector,
+                count=entry.count,
+                infeasible=entry.infeasible,
+            )
+            for entry in entries[: limits.LIST_ROWS_MAX]
+        )
+        return response
+
+
+def _meter(executor: NamedExecutor) -> g.ExecutorStatus:
+    return g.ExecutorStatus(
+        name=executor.name,
+        queue_length=executor.queue_length,
+        lag_ms=executor.lag_ms,
+        handled=executor.handled,
+        lag_max_ms=executor.lag_max_ns / 1e6,
+    )

@@ -1,0 +1,92 @@
+"""Open streams by number, whatever flows on them. Belongs to the I/O loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any
+
+from cluster_common.transport.outbox import Outbox, OutboxOverflowError
+
+
+class Session:
+    """One stream's outgoing side. `run` ends when the session is closed from this side."""
+
+    def __init__(self, number: int, outbox: Outbox[Any]) -> None:
+        self.number = number
+        self.outbox = outbox
+        self._closing = asyncio.Event()
+
+    def close_when_sent(self) -> None:
+        """Ends the stream after what is queued has been written."""
+        self._closing.set()
+
+    async def run(self, receive: Callable[[], Awaitable[None]]) -> None:
+        """Sends and receives until the peer ends, the stream breaks, or we close."""
+        sender = asyncio.ensure_future(self.outbox.run())
+        receiver = asyncio.ensure_future(receive())
+        closer = asyncio.ensure_future(self.until_closed())
+        tasks: list[asyncio.Future[Any]] = [sender, receiver, closer]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def until_closed(self) -> None:
+        """A `receive` for streams on which the peer says nothing."""
+        await self._closing.wait()
+        await self.outbox.drained()
+
+
+class SessionHub:
+    """Numbers sessions and routes items to them. Items for a session that is gone are dropped."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+        self._last_number = 0
+        self.items_out = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, write: Callable[[Sequence[Any]], Awaitable[None]], **options: Any) -> Session:
+        """A new session whose frames go out through `write`."""
+        self._last_number += 1
+        session = Session(self._last_number, Outbox(write, **options))
+        self._sessions[session.number] = session
+        return session
+
+    def close(self, session: Session) -> None:
+        """The stream is over."""
+        self._sessions.pop(session.number, None)
+
+    def tell(self, number: int, item: Any, key: Hashable = None) -> None:
+        """Queues an item."""
+        session = self._sessions.get(number)
+        if session is None:
+            return
+        self.items_out += 1
+        try:
+            session.outbox.put(item, key)
+        except OutboxOverflowError:
+            # The peer does not read: it is cut off, and resumes with a snapshot if it lives.
+            del self._sessions[number]
+            session.close_when_sent()
+
+    def tell_many(self, numbers: Sequence[int], item: Any, key: Hashable) -> None:
+        """Queues one item for many sessions."""
+        for number in numbers:
+            self.tell(number, item, key)
+
+    def close_when_sent(self, number: int) -> None:
+        """Ends a session in order."""
+        session = self._sessions.get(number)
+        if session is not None:
+            session.close_when_sent()
+
+    def close_all(self) -> None:
+        """The service ends."""
+        for session in list(self._sessions.values()):
+            session.close_when_sent()

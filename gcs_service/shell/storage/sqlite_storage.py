@@ -1,0 +1,92 @@
+"""SQLite: WAL, `synchronous=FULL`, one transaction a batch (GRPC_COSTS section 8)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from gcs_service.core import tables
+from gcs_service.core.tables import Write
+from gcs_service.shell.storage.protocol import StorageError
+
+FILE_NAME = "gcs.sqlite3"
+_WAL_PAGES = 4_000
+"""Checkpoint after this many pages: the log file stays near 16 MB."""
+
+
+class SqliteStorage:
+    """One file in `folder`. Used from one thread at a time (the journal's); not bound to it."""
+
+    name = "sqlite"
+    is_instant = False
+
+    def __init__(self, folder: str) -> None:
+        self._path = Path(folder) / FILE_NAME
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(
+                self._path, check_same_thread=False, isolation_level=None, timeout=1.0
+            )
+            # A second service on the same file would fork the cluster's history.
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+            self._db.execute("BEGIN IMMEDIATE")
+            for table in tables.ALL_TABLES:
+                self._db.execute(
+                    f"CREATE TABLE IF NOT EXISTS {table}"
+                    " (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+                )
+            self._db.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"cannot open {self._path}: {error}") from error
+
+    def load(self, table: str) -> list[tuple[bytes, bytes]]:
+        """All rows of a table in key order."""
+        _check_table(table)
+        return list(self._db.execute(f"SELECT key, value FROM {table} ORDER BY key"))  # noqa: S608 - a name of ALL_TABLES
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """One durable transaction.
+
+        Raises:
+            StorageError: it was rolled back.
+        """
+        try:
+            self._db.execute("BEGIN")
+            for write in writes:
+                _check_table(write.table)
+                if write.value is None:
+                    self._db.execute(f"DELETE FROM {write.table} WHERE key=?", (write.key,))  # noqa: S608 - checked above
+                else:
+                    self._db.execute(
+                        f"INSERT OR REPLACE INTO {write.table} VALUES (?,?)",  # noqa: S608 - checked above
+                        (write.key, write.value),
+                    )
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise StorageError(f"cannot write {self._path}: {error}") from error
+
+    def wipe(self) -> None:
+        """Forgets every row, durably."""
+        self._db.execute("BEGIN")
+        for table in tables.ALL_TABLES:
+            self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ALL_TABLES
+        self._db.execute("COMMIT")
+
+    def size_bytes(self) -> int:
+        """Bytes on disk, log included."""
+        files = (self._path, self._path.with_name(FILE_NAME + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        """Closes the file; idempotent."""
+        self._db.close()
+
+
+def _check_table(table: str) -> None:
+    assert table in tables.ALL_TABLES, f"unknown table {table}"

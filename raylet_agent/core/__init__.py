@@ -1,0 +1,1 @@
+"""Decisions of the agent: synchronous, deterministic, no I/O, no clock (DESIGN section 4)."""

@@ -1,0 +1,290 @@
+"""Where a request goes: granted here, queued here, sent elsewhere, refused (DESIGN section 8).
+
+An agent without the scheduler role grants what it can at once and sends the rest to the scheduler. The
+scheduler prefers its own node, else chooses one by its views, else keeps the request until something
+changes. A request that was sent here because it was chosen (`grant_or_reject`) never goes further.
+"""
+
+from __future__ import annotations
+
+from cluster_api.v1 import agent_pb2 as a
+from cluster_common import labels, resources
+from raylet_agent import limits
+from raylet_agent.core import answers
+from raylet_agent.core.effects import Effect, SendToOwner
+from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.groups import GroupCommands
+from raylet_agent.core.lease import Lease, LeaseState
+from raylet_agent.core.leasing import Leasing
+from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.node_views import NodeView
+from raylet_agent.core.owners import OwnerTable
+from raylet_agent.core.runtime_env import env_of
+from raylet_agent.core.scheduler import Chosen, Infeasible, NoRoom, Scheduler, Unschedulable
+from raylet_agent.core.shape import shape_of
+from raylet_agent.core.snapshots import Snapshots
+from raylet_agent.core.timers import Timers
+
+RETRY = "retry_lease"
+
+
+class Admission:
+    """Decides on each request and on what waits when something changed."""
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        ledger: Ledger,
+        owners: OwnerTable,
+        leasing: Leasing,
+        groups: GroupCommands,
+        scheduler: Scheduler,
+        snapshots: Snapshots,
+        timers: Timers,
+        out: list[Effect],
+    ) -> None:
+        self._facts = facts
+        self._ledger = ledger
+        self._owners = owners
+        self._leasing = leasing
+        self._groups = groups
+        self._scheduler = scheduler
+        self._snapshots = snapshots
+        self._timers = timers
+        self._out = out
+
+    def request(self, owner_id: bytes, request: a.LeaseRequest, now_ms: int) -> None:
+        """One request of an owner; a repeat is answered from the books."""
+        lease_id = request.lease_id
+        known = self._leasing.leases.get(lease_id)
+        if known is not None:
+            self._leasing.repeat(known)
+            return
+        fail = self._leasing.fail_id
+        if self._owners.is_dead(owner_id, now_ms):
+            fail(owner_id, lease_id, a.LEASE_FAILURE_OWNER_DEAD, f"owner {owner_id.hex()} died")
+            return
+        if self._leasing.cancelled.get(lease_id, now_ms) is not None:
+            self._leasing.cancelled.drop(lease_id)
+            fail(owner_id, lease_id, a.LEASE_FAILURE_CANCELLED, "cancelled before it came")
+            return
+        try:
+            shape = shape_of(request)
+        except ValueError as error:
+            fail(owner_id, lease_id, a.LEASE_FAILURE_BAD_REQUEST, str(error))
+            return
+        try:
+            env_of(request.runtime_env_json)
+        except ValueError as error:
+            fail(owner_id, lease_id, a.LEASE_FAILURE_RUNTIME_ENV_FAILED, str(error))
+            return
+        if len(self._leasing.queue) >= limits.LEASES_QUEUED_MAX:
+            message = f"{limits.LEASES_QUEUED_MAX} requests wait here already"
+            fail(owner_id, lease_id, a.LEASE_FAILURE_BAD_REQUEST, message)
+            return
+        sequence = self._leasing.next_sequence()
+        self._admit(Lease(lease_id, owner_id, request, shape, sequence), now_ms)
+
+    def retry(self, lease_id: bytes, now_ms: int) -> None:
+        """A waiting lease may choose nodes again that rejected it."""
+        lease = self._leasing.leases.get(lease_id)
+        if lease is not None and lease.excluded and lease.state == LeaseState.WAITING:
+            lease.excluded = {}
+            self._try_waiting(lease, now_ms)
+
+    def wake_group(self, group_id: bytes, freed: dict[str, int] | None, now_ms: int) -> None:
+        """Room appeared in a group's bundles here."""
+        self._leasing.queue.wake(group_id, freed, lambda x: self._try_group(x, now_ms))
+
+    def wake_local(self, freed: dict[str, int] | None, now_ms: int) -> None:
+        """Room appeared on this node."""
+        self._leasing.queue.wake(b"", freed, lambda x: self._try_here(x, now_ms))
+
+    def wake_elsewhere(self, view: NodeView, now_ms: int) -> None:
+        """The view of another node changed: whatever may fit there is chosen for again."""
+        self._leasing.queue.wake(
+            b"", None, lambda x: view.has_room(x.shape) and self._try_waiting(x, now_ms)
+        )
+        self._refresh_infeasible()
+
+    def node_lost(self, now_ms: int) -> None:
+        """A node is gone: what only it could hold is said to be infeasible, or fails."""
+        for shape, line in self._leasing.queue.lines():
+            if isinstance(self._scheduler.choose(shape, {}), (Infeasible, Unschedulable)):
+                for lease in list(line.values()):
+                    self._try_waiting(lease, now_ms)
+
+    def scheduler_known(self, now_ms: int) -> None:
+        """The scheduler's address (or this node's role) changed: what waits for it goes there."""
+        self._leasing.queue.wake(b"", None, lambda x: self._try_waiting(x, now_ms))
+
+    def _admit(self, lease: Lease, now_ms: int) -> None:
+        shape = lease.shape
+        self._leasing.adopt(lease)
+        if shape.group_id:
+            self._admit_in_group(lease, now_ms)
+            return
+        if lease.request.grant_or_reject:
+            if not self._place_here(lease, now_ms, any_selector=True):
+                self._reject(lease)
+            return
+        if self._facts.is_scheduler:
+            self._exclude(lease, now_ms)
+        if not self._route(lease, now_ms):
+            self._leasing.wait(lease, now_ms)
+
+    def _admit_in_group(self, lease: Lease, now_ms: int) -> None:
+        shape = lease.shape
+        bundles = [
+            bundle
+            for bundle in self._ledger.bundles.of_group(shape.group_id)
+            if shape.bundle_index in (-1, bundle.index) and not bundle.returning
+        ]
+        if not bundles:
+            if self._groups.was_removed(shape.group_id, now_ms):
+                reason = a.LEASE_FAILURE_PLACEMENT_GROUP_REMOVED
+                message = f"placement group {shape.group_id.hex()} was removed"
+            else:
+                reason = a.LEASE_FAILURE_BUNDLE_NOT_HERE
+                message = f"bundle {shape.bundle_index} of {shape.group_id.hex()} is not here"
+            self._refuse(lease, reason, message)
+        elif not any(bundle.pool.could_ever_hold(shape.needed()) for bundle in bundles):
+            sizes = ", ".join(resources.text(bundle.pool.total) for bundle in bundles)
+            message = f"{resources.text(shape.needed())} can never fit into the bundle ({sizes})"
+            self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
+        else:
+            bundle = self._leasing.bundle_for(lease)
+            if bundle is None:
+                self._leasing.wait(lease, now_ms)
+            else:
+                self._leasing.place(lease, bundle.pool, bundle, now_ms)
+
+    def _try_group(self, lease: Lease, now_ms: int) -> bool:
+        bundle = self._leasing.bundle_for(lease)
+        if bundle is None:
+            return False
+        self._leasing.unqueue(lease)
+        self._leasing.place(lease, bundle.pool, bundle, now_ms)
+        return True
+
+    def _try_here(self, lease: Lease, now_ms: int) -> bool:
+        if not self._place_here(lease, now_ms, any_selector=True):
+            return False
+        self._leasing.unqueue(lease)
+        return True
+
+    def _try_waiting(self, lease: Lease, now_ms: int) -> bool:
+        """Routes a waiting lease; it leaves the queue if that worked, else it keeps its place."""
+        if not self._route(lease, now_ms):
+            return False
+        self._leasing.unqueue(lease)
+        return True
+
+    def _room_here(self, lease: Lease, *, any_selector: bool) -> bool:
+        shape = lease.shape
+        if self._facts.draining or shape.affinity not in (b"", self._facts.node_id):
+            return False
+        selectors = shape.selectors if any_selector else shape.selectors[:1]
+        if not any(labels.matches(each, self._facts.labels) for each in selectors):
+            return False
+        return self._ledger.node.lacks(shape.needed()) is None
+
+    def _place_here(self, lease: Lease, now_ms: int, *, any_selector: bool) -> bool:
+        if not self._room_here(lease, any_selector=any_selector):
+            return False
+        self._leasing.place(lease, self._ledger.node, None, now_ms)
+        return True
+
+    def _route(self, lease: Lease, now_ms: int) -> bool:
+        """Grants, sends away or refuses; False: it has to wait here. Does not touch the queue."""
+        spread = lease.shape.strategy == a.SCHEDULING_STRATEGY_SPREAD
+        if not spread and self._place_here(lease, now_ms, any_selector=False):
+            return True
+        if not self._facts.is_scheduler:
+            return self._forward(lease, now_ms)
+        choice = self._scheduler.choose(lease.shape, lease.excluded)
+        if isinstance(choice, Chosen):
+            return self._send(lease, choice.view, now_ms)
+        if isinstance(choice, NoRoom):
+            lease.infeasible = False
+            return False
+        if isinstance(choice, Infeasible):
+            self._tell_infeasible(lease, choice.message)
+            return False
+        self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, choice.message)
+        return True
+
+    def _send(self, lease: Lease, view: NodeView, now_ms: int) -> bool:
+        if view.own is not None:
+            self._leasing.place(lease, view.own, None, now_ms)
+            return True
+        self._leasing.forget(lease)
+        self._scheduler.views.deduct(view, lease.lease_id, lease.shape.held(), now_ms)
+        self._timers.set_if_absent("deduction", b"", now_ms + limits.DEDUCTION_MS)
+        self._redirect(lease, view.node_id, view.address, to_scheduler=False)
+        return True
+
+    def _forward(self, lease: Lease, now_ms: int) -> bool:
+        shape = lease.shape
+        mine = shape.affinity == self._facts.node_id
+        if mine and not self._ledger.node.could_ever_hold(shape.needed()):
+            if not shape.affinity_soft:
+                has = resources.text(self._ledger.node.total)
+                message = f"node {shape.affinity.hex()} has {has}, {resources.text(shape.needed())} are needed"
+                self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
+                return True
+        elif mine:
+            return False
+        if self._facts.scheduler_address:
+            self._leasing.forget(lease)
+            self._redirect(lease, b"", self._facts.scheduler_address, to_scheduler=True)
+            return True
+        if self._place_here(lease, now_ms, any_selector=True):
+            return True
+        if not self._ledger.node.could_ever_hold(shape.needed()):
+            self._tell_infeasible(lease, "no scheduler is known yet and this node is too small")
+        return False
+
+    def _exclude(self, lease: Lease, now_ms: int) -> None:
+        """A request that comes (back) to the scheduler is nowhere else: its deduction ends."""
+        self._scheduler.views.undo(lease.lease_id)
+        for node_id in lease.request.rejected_by:
+            view = self._scheduler.views.get(node_id)
+            if view is not None and view.own is None:
+                lease.excluded = {**lease.excluded, node_id: view.version}
+        if lease.excluded:
+            self._timers.set(RETRY, lease.lease_id, now_ms + limits.REJECTION_HOLD_MS)
+
+    def _refresh_infeasible(self) -> None:
+        """A node joined or grew: leases that now only lack room are no longer infeasible."""
+        for shape, line in self._leasing.queue.lines():
+            head = next(iter(line.values()))
+            if head.infeasible and isinstance(self._scheduler.choose(shape, {}), (NoRoom, Chosen)):
+                for lease in line.values():
+                    lease.infeasible = False
+
+    def _tell_infeasible(self, lease: Lease, message: str) -> None:
+        if not lease.infeasible and lease.owner_id:
+            item = answers.pending(lease.lease_id, infeasible=True, message=message)
+            self._out.append(SendToOwner(lease.owner_id, item))
+        lease.infeasible = True
+
+    def _reject(self, lease: Lease) -> None:
+        self._leasing.forget(lease)
+        self._leasing.count("leases_rejected")
+        item = a.LeaseReject(
+            lease_id=lease.lease_id,
+            node_id=self._facts.node_id,
+            reason="draining" if self._facts.draining else "insufficient_free",
+            snapshot=self._snapshots.build(),
+        )
+        self._out.append(SendToOwner(lease.owner_id, a.LeaseItem(reject=item)))
+
+    def _redirect(self, lease: Lease, node_id: bytes, address: str, *, to_scheduler: bool) -> None:
+        self._leasing.count("leases_redirected")
+        item = answers.redirect(lease.lease_id, node_id, address, to_scheduler=to_scheduler)
+        self._out.append(SendToOwner(lease.owner_id, item))
+
+    def _refuse(self, lease: Lease, reason: a.LeaseFailure.ValueType, message: str) -> None:
+        self._leasing.forget(lease)
+        self._leasing.fail_id(lease.owner_id, lease.lease_id, reason, message)

@@ -1,0 +1,393 @@
+"""The agent's decisions as one object: events in, ordered effects out.
+
+The shell calls one method per event with the monotonic time, then takes `drain()` and carries the
+effects out, then asks `next_deadline_ms()` for its one timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import types_pb2 as t
+from cluster_common.resources import Vector
+from raylet_agent.core import answers, endings, worker_pool
+from raylet_agent.core.admission import RETRY, Admission
+from raylet_agent.core.detached import DetachedActors
+from raylet_agent.core.effects import Effect, ReportSnapshot, SendToGcs, SendToOwner, SendToWorker
+from raylet_agent.core.endings import Endings
+from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.groups import GroupCommands
+from raylet_agent.core.leasing import Leasing
+from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.node_views import NodeView, NodeViews
+from raylet_agent.core.owners import OwnerTable
+from raylet_agent.core.scheduler import Scheduler
+from raylet_agent.core.snapshots import Snapshots
+from raylet_agent.core.timers import Timers
+from raylet_agent.core.worker_pool import WorkerPool
+from raylet_agent import limits
+
+COUNTS = "counts"
+DEDUCTION = "deduction"
+LINK_LOST = "link_lost"
+
+
+class AgentCore:
+    """Composition of the agent's parts.
+
+    Args:
+        facts: identity and role of the node.
+        total: its resources, fixed point.
+        new_id: source of worker ids.
+        random: seeded source for choices among equals.
+        ahead: workers kept forked ahead after the first use.
+        now_ms: monotonic time of the start.
+    """
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        total: Vector,
+        new_id: Callable[[], bytes],
+        random: Random,
+        ahead: int,
+        now_ms: int = 0,
+    ) -> None:
+        self.facts = facts
+        self._out: list[Effect] = []
+        self._timers = Timers()
+        self.ledger = Ledger(total)
+        self.owners = OwnerTable()
+        self.views = NodeViews()
+        self.views.put_own(
+            NodeView(
+                node_id=facts.node_id,
+                address=facts.address,
+                labels=facts.labels,
+                total=self.ledger.node.total,
+                available={},
+                device_free={},
+                own=self.ledger.node,
+            )
+        )
+        self.leasing = Leasing(facts, self.ledger, self.owners, self._out)
+        self.pool = WorkerPool(self._out, self._timers, new_id, ahead, self.leasing.matched)
+        self.leasing.pool = self.pool
+        self.snapshots = Snapshots(facts, self.ledger, self.leasing.queue, now_ms)
+        self.groups = GroupCommands(facts, self.ledger, self.leasing, self._out)
+        self.detached = DetachedActors(facts, self.ledger, self.leasing, self._out)
+        self.endings = Endings(
+            facts, self.owners, self.leasing, self.views, self._timers, self._out
+        )
+        self.endings.on_detached_ended = self.detached.ended
+        self.scheduler = Scheduler(facts.node_id, self.views, random)
+        self.admission = Admission(
+            facts,
+            self.ledger,
+            self.owners,
+            self.leasing,
+            self.groups,
+            self.scheduler,
+            self.snapshots,
+            self._timers,
+            self._out,
+        )
+        self._reported_counts = (0, 0)
+
+    # ---- for the shell
+
+    def drain(self) -> list[Effect]:
+        """Effects since the last call, in order."""
+        effects = self._out[:]
+        self._out.clear()
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` wants to be called."""
+        return self._timers.next_ms()
+
+    def settle(self, now_ms: int) -> None:
+        """After every event: what became free goes to those who wait."""
+        self.snapshots.now_ms = now_ms
+        while self.leasing.freed_now:
+            freed = self.leasing.freed_now[:]
+            self.leasing.freed_now.clear()
+            merged: dict[bytes, dict[str, int]] = {}
+            for group_id, amounts in freed:
+                merged.setdefault(group_id, {}).update(amounts)
+            for group_id, amounts in merged.items():
+                if group_id:
+                    self.admission.wake_group(group_id, amounts, now_ms)
+                else:
+                    self.admission.wake_local(amounts, now_ms)
+        if self.views.touched and self.facts.is_scheduler:
+            touched = list(self.views.touched)
+            for node_id in touched:
+                view = self.views.get(node_id)
+                if view is not None:
+                    self.admission.wake_elsewhere(view, now_ms)
+        self.views.touched.clear()
+        if self.views.node_lost and self.facts.is_scheduler:
+            self.views.node_lost = False
+            self.admission.node_lost(now_ms)
+        self._watch_counts(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Deadlines that have come."""
+        for kind, about in self._timers.take_due(now_ms):
+            self._deadline(kind, about, now_ms)
+        self.settle(now_ms)
+
+    def _deadline(self, kind: str, about: bytes, now_ms: int) -> None:
+        if kind == worker_pool.REFILL:
+            self.pool.refill()
+        elif kind == worker_pool.TRIM:
+            self.pool.trim(now_ms)
+        elif kind == worker_pool.REGISTER:
+            self._stop_worker(about, "it did not register in time", now_ms)
+        elif kind in (worker_pool.EXIT_GRACE, LINK_LOST):
+            self._stop_worker(about, "it did not end in time", now_ms)
+        elif kind == endings.OWNER_REOPEN:
+            self.endings.reopen_expired(about, now_ms)
+        elif kind == endings.OWNER_PROBE:
+            self.endings.probe_due(about)
+        elif kind == RETRY:
+            self.admission.retry(about, now_ms)
+        elif kind == DEDUCTION:
+            for lease_id in self.views.expired(now_ms):
+                self.views.undo(lease_id)
+            if self.views.deducted():
+                self._timers.set(DEDUCTION, b"", now_ms + limits.DEDUCTION_MS // 4)
+        else:
+            assert kind == COUNTS, f"unknown deadline {kind}"
+            self._out.append(ReportSnapshot())
+
+    def _stop_worker(self, worker_id: bytes, message: str, now_ms: int) -> None:
+        worker = self.pool.get(worker_id)
+        if worker is not None:
+            self.pool.stop(worker, a.WORKER_END_CAUSE_CRASHED, message, now_ms)
+
+    def _watch_counts(self, now_ms: int) -> None:
+        leases = len(self.leasing.leases) - len(self.leasing.queue)
+        if leases == 0 and self.snapshots.leases > 0:
+            self.snapshots.idle_since_ms = now_ms
+        self.snapshots.workers, self.snapshots.leases = len(self.pool), leases
+        counts = (len(self.pool), leases)
+        if counts == self._reported_counts:
+            return
+        if any(isinstance(effect, ReportSnapshot) for effect in self._out):
+            self._reported_counts = counts
+            self._timers.cancel(COUNTS, b"")
+        else:
+            self._timers.set_if_absent(COUNTS, b"", now_ms + limits.COUNTS_REPORT_DELAY_MS)
+
+    # ---- the GCS
+
+    def registration(self, incarnation: int, last_revision: int) -> n.RegisterNode:
+        """What opens a node session: identity and everything held here."""
+        facts = self.facts
+        return n.RegisterNode(
+            cluster_id=facts.cluster_id,
+            incarnation=incarnation,
+            last_revision=last_revision,
+            address=facts.address,
+            hostname=facts.hostname,
+            node_name=facts.node_name,
+            total=t.ResourceSet(amounts=self.ledger.totals(with_groups=False)),
+            labels=facts.labels,
+            is_head=facts.is_head,
+            is_scheduler=facts.is_scheduler,
+            start_time_ms=facts.start_time_ms,
+            pid=facts.pid,
+            bundles=[answers.held_bundle(bundle) for bundle in self.ledger.bundles.rows()],
+            detached=self.detached.held(),
+            owner_ids=[owner.owner_id for owner in self.owners.rows()],
+            snapshot=self.snapshots.build(),
+        )
+
+    def registering(self, now_ms: int) -> None:
+        """A new session begins: reservation counters of the earlier one mean nothing in it."""
+        self.snapshots.applied_reservations = 0
+        self.snapshots.now_ms = now_ms
+
+    def welcomed(self, welcome: n.Welcome, now_ms: int) -> None:
+        """The GCS took this node in."""
+        facts = self.facts
+        facts.cluster_id, facts.epoch = welcome.cluster_id, welcome.epoch
+        facts.session_name = welcome.session_name or facts.session_name
+        self._set_scheduler(welcome.scheduler_address, now_ms)
+        self.settle(now_ms)
+
+    def gcs_item(self, item: n.GcsItem, now_ms: int) -> None:
+        """One item of the node session (welcome, refusal and ping are the shell's)."""
+        kind = item.WhichOneof("item")
+        if kind == "bundle":
+            self._reserve(item.bundle.reservation_seq)
+            for group_id in self.groups.command(item.bundle, now_ms):
+                self.admission.wake_group(group_id, None, now_ms)
+        elif kind == "start_detached_actor":
+            self._reserve(item.start_detached_actor.reservation_seq)
+            self.detached.start(item.start_detached_actor, now_ms)
+        elif kind == "kill_detached_actor":
+            self.detached.kill(item.kill_detached_actor, now_ms)
+        elif kind == "owners_died":
+            for owner_id in item.owners_died.owner_ids:
+                self.endings.owner_gone(owner_id, "its process ended", now_ms)
+        elif kind == "view":
+            self.views.received(item.view, now_ms)
+        elif kind == "node_change":
+            self._node_changed(item.node_change, now_ms)
+        elif kind == "drain":
+            self._drain(item.drain)
+        self.settle(now_ms)
+
+    def _reserve(self, sequence: int) -> None:
+        if sequence > self.snapshots.applied_reservations:
+            self.snapshots.applied_reservations = sequence
+            self._out.append(ReportSnapshot())
+
+    def _node_changed(self, change: n.NodeChange, now_ms: int) -> None:
+        if change.node.state == t.NODE_STATE_DEAD:
+            self.views.lost(change.node.node_id)
+        for owner in self.owners.rows():
+            if owner.connected:
+                item = a.LeaseItem(node_change=change)
+                self._out.append(SendToOwner(owner.owner_id, item))
+        if change.scheduler_address:
+            self._set_scheduler(change.scheduler_address, now_ms)
+
+    def _set_scheduler(self, address: str, now_ms: int) -> None:
+        if address != self.facts.scheduler_address:
+            self.facts.scheduler_address = address
+            self.admission.scheduler_known(now_ms)
+
+    def _drain(self, command: n.DrainCommand) -> None:
+        facts = self.facts
+        busy = self.snapshots.leases > 0 or any(True for _ in self.ledger.bundles.rows())
+        if not command.cancel and command.reason == n.DRAIN_REASON_IDLE_TERMINATION and busy:
+            answer = n.DrainAnswer(accepted=False, message="the node is not idle")
+        else:
+            facts.draining = not command.cancel
+            facts.drain_deadline_ms = 0 if command.cancel else command.deadline_ms
+            answer = n.DrainAnswer(accepted=True)
+            own = self.views.get(facts.node_id)
+            assert own is not None
+            own.draining = facts.draining
+        self._out.append(SendToGcs(n.AgentItem(drain_answer=answer)))
+        self._out.append(ReportSnapshot())
+
+    # ---- owners
+
+    def owner_opened(self, opening: a.OpenOwner, now_ms: int) -> a.AgentWelcome | None:
+        """An owner opened a session; None when it is dead."""
+        if self.owners.is_dead(opening.owner_id, now_ms):
+            return None
+        owner = self.owners.opened(opening)
+        unknown = self.endings.session_opened(owner, opening.held_lease_ids, now_ms)
+        facts = self.facts
+        welcome = a.AgentWelcome(
+            cluster_id=facts.cluster_id,
+            node_id=facts.node_id,
+            scheduler_address=facts.address if facts.is_scheduler else facts.scheduler_address,
+            session_name=facts.session_name,
+            node_name=facts.node_name,
+            labels=facts.labels,
+            gcs_address=facts.gcs_address,
+            is_scheduler=facts.is_scheduler,
+            unknown_lease_ids=unknown,
+        )
+        self.settle(now_ms)
+        return welcome
+
+    def owner_items(self, owner_id: bytes, items: Sequence[a.OwnerItem], now_ms: int) -> None:
+        """One frame of an open session."""
+        for item in items:
+            kind = item.WhichOneof("item")
+            if kind == "request":
+                self.admission.request(owner_id, item.request, now_ms)
+            elif kind == "return_lease":
+                self.endings.returned(owner_id, item.return_lease, now_ms)
+            elif kind == "cancel":
+                self.endings.cancelled(owner_id, item.cancel.lease_ids, now_ms)
+            elif kind == "closing":
+                self.endings.owner_closing(owner_id, item.closing.reason, now_ms)
+        self.settle(now_ms)
+
+    def session_lost(self, owner_id: bytes, now_ms: int) -> None:
+        """The owner's session broke."""
+        self.endings.session_lost(owner_id, now_ms)
+        self.settle(now_ms)
+
+    def owner_probed(self, owner_id: bytes, *, refused: bool, now_ms: int) -> None:
+        """Answer to `ProbeOwner`."""
+        self.endings.probed(owner_id, refused=refused, now_ms=now_ms)
+        self.settle(now_ms)
+
+    # ---- workers
+
+    def worker_spawned(self, worker_id: bytes, pid: int, now_ms: int) -> None:
+        """The fork server made the process."""
+        self.pool.spawned(worker_id, pid, now_ms)
+
+    def worker_registered(
+        self, registration: a.RegisterWorker, now_ms: int
+    ) -> a.WorkerCommand | None:
+        """A worker opened its link; None: it is not wanted.
+
+        The welcome must be queued before the effects of this event are carried out.
+        """
+        facts = self.facts
+        worker = self.pool.get(registration.worker_id)
+        if worker is None or worker.state != worker_pool.WorkerState.STARTING:
+            return None
+        welcome = a.WorkerWelcome(
+            cluster_id=facts.cluster_id,
+            node_id=facts.node_id,
+            agent_address=facts.address,
+            gcs_address=facts.gcs_address,
+            session_name=facts.session_name,
+            node_name=facts.node_name,
+            labels=facts.labels,
+        )
+        command = a.WorkerCommand(welcome=welcome)
+        self._out.append(SendToWorker(registration.worker_id, command))
+        self.pool.registered(registration.worker_id, registration.pid, registration.address, now_ms)
+        self.pool.top_up(now_ms)
+        self.settle(now_ms)
+        return command
+
+    def worker_items(self, worker_id: bytes, items: Sequence[a.WorkerItem], now_ms: int) -> None:
+        """One frame of a worker's link."""
+        for item in items:
+            kind = item.WhichOneof("item")
+            if kind == "blocked":
+                lease = self.leasing.leases.get(item.blocked.lease_id)
+                if lease is not None and lease.worker_id == worker_id:
+                    self.leasing.blocked(lease)
+            elif kind == "unblocked":
+                lease = self.leasing.leases.get(item.unblocked.lease_id)
+                if lease is not None and lease.worker_id == worker_id:
+                    self.leasing.unblocked(lease)
+            elif kind == "exiting":
+                self.endings.worker_exiting(worker_id, item.exiting)
+            elif kind == "actor_created":
+                self.detached.created(worker_id, item.actor_created, now_ms)
+        self.settle(now_ms)
+
+    def link_lost(self, worker_id: bytes, now_ms: int) -> None:
+        """A worker's link closed: it ends by itself, or is ended."""
+        if self.pool.get(worker_id) is not None:
+            self._timers.set(LINK_LOST, worker_id, now_ms + limits.LINK_LOST_GRACE_MS)
+
+    def worker_ended(self, worker_id: bytes, exit_code: int, tail: str, now_ms: int) -> None:
+        """The process is gone."""
+        self._timers.cancel(LINK_LOST, worker_id)
+        self.endings.worker_ended(worker_id, exit_code, tail, now_ms)
+        self.settle(now_ms)
+
+    def prestart(self, count: int) -> None:
+        """Forks workers before anybody asks."""
+        self.pool.prestart(count)

@@ -1,0 +1,246 @@
+"""How leases, workers and owners end: returned, cancelled, exited, crashed, killed, abandoned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import node_session_pb2 as n
+from raylet_agent import limits
+from raylet_agent.core import answers
+from raylet_agent.core.effects import Effect, ProbeOwner, SendToGcs, SendToOwner, SendToWorker
+from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.lease import Lease, LeaseState
+from raylet_agent.core.leasing import Leasing
+from raylet_agent.core.node_views import NodeViews
+from raylet_agent.core.owners import Owner, OwnerTable
+from raylet_agent.core.timers import Timers
+from raylet_agent.core.worker_pool import Worker
+
+OWNER_REOPEN = "owner_reopen"
+OWNER_PROBE = "owner_probe"
+
+
+class Endings:
+    """Ends of leases and owners. `on_detached_ended` is set by the composition."""
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        owners: OwnerTable,
+        leasing: Leasing,
+        views: NodeViews,
+        timers: Timers,
+        out: list[Effect],
+    ) -> None:
+        self._facts = facts
+        self._owners = owners
+        self._leasing = leasing
+        self._views = views
+        self._timers = timers
+        self._out = out
+        self.on_detached_ended: Callable[[Lease, Worker, int], None]
+
+    # ---- leases
+
+    def returned(self, owner_id: bytes, item: a.LeaseReturn, now_ms: int) -> None:
+        """The owner gives leases back."""
+        for lease_id in item.lease_ids:
+            self._views.undo(lease_id)
+            lease = self._leasing.leases.get(lease_id)
+            if lease is not None and lease.owner_id == owner_id:
+                self._return_one(lease, item, now_ms)
+
+    def cancelled(self, owner_id: bytes, lease_ids: Sequence[bytes], now_ms: int) -> None:
+        """The owner does not want these any more; a grant that crossed the cancel is taken back."""
+        for lease_id in lease_ids:
+            self._views.undo(lease_id)
+            lease = self._leasing.leases.get(lease_id)
+            if lease is None:
+                self._leasing.cancelled.add(lease_id, now_ms)
+                continue
+            if lease.owner_id != owner_id or lease.state == LeaseState.ENDING:
+                continue
+            if lease.state == LeaseState.GRANTED:
+                self._return_one(lease, a.LeaseReturn(reason="cancelled"), now_ms)
+            else:
+                self._leasing.drop(lease)
+            reason = a.LEASE_FAILURE_CANCELLED
+            self._leasing.fail_id(owner_id, lease_id, reason, "cancelled by its owner")
+
+    def _return_one(self, lease: Lease, item: a.LeaseReturn, now_ms: int) -> None:
+        if lease.state in (LeaseState.WAITING, LeaseState.STARTING):
+            self._leasing.drop(lease)
+            return
+        worker = self._leasing.pool.get(lease.worker_id)
+        assert worker is not None, f"lease {lease.lease_id.hex()} has lost its worker"
+        if lease.state == LeaseState.ENDING:
+            if item.kill_worker and not item.graceful:
+                self._leasing.pool.stop(worker, a.WORKER_END_CAUSE_KILLED, item.reason, now_ms)
+            return
+        used_up = item.kill_worker or lease.is_actor or worker.end_cause != 0
+        if used_up:
+            lease.state = LeaseState.ENDING
+            cause = a.WORKER_END_CAUSE_KILLED if item.kill_worker else a.WORKER_END_CAUSE_EXITED
+            self._leasing.pool.stop(
+                worker, cause, item.reason or "returned", now_ms, graceful=item.graceful
+            )
+            return
+        end = a.WorkerCommand(lease_end=a.LeaseEnd(lease_id=lease.lease_id))
+        self._out.append(SendToWorker(worker.worker_id, end))
+        self._leasing.release(lease)
+        self._leasing.pool.reusable(worker, now_ms)
+
+    # ---- workers
+
+    def worker_exiting(self, worker_id: bytes, item: a.WorkerExiting) -> None:
+        """The worker announced its end; it takes no further lease."""
+        worker = self._leasing.pool.get(worker_id)
+        if worker is None or worker.end_cause:
+            return
+        intended = item.intended
+        worker.end_cause = a.WORKER_END_CAUSE_EXITED if intended else a.WORKER_END_CAUSE_CRASHED
+        worker.end_message = item.reason
+
+    def worker_ended(self, worker_id: bytes, exit_code: int, tail: str, now_ms: int) -> None:
+        """The process is gone.
+
+        Args:
+            worker_id: which.
+            exit_code: its status, negative for a signal.
+            tail: end of its standard error, for messages.
+            now_ms: monotonic time.
+        """
+        pool = self._leasing.pool
+        worker = pool.ended(worker_id)
+        if worker is None:
+            return
+        if not worker.end_cause:
+            worker.end_cause = a.WORKER_END_CAUSE_CRASHED
+            worker.end_message = _how_it_ended(exit_code)
+        lease = self._leasing.leases.get(worker.lease_id)
+        if lease is not None:
+            self._lease_lost(lease, worker, exit_code)
+        elif not worker.registered and worker.end_cause == a.WORKER_END_CAUSE_CRASHED:
+            self._start_failed(worker, tail)
+        if self._owners.get(worker_id) is not None:
+            self.owner_died(worker_id, f"its worker process ended: {worker.end_message}", now_ms)
+        pool.top_up(now_ms)
+
+    def _lease_lost(self, lease: Lease, worker: Worker, exit_code: int) -> None:
+        returned = lease.state == LeaseState.ENDING
+        lease.state = LeaseState.ENDING
+        self._leasing.release(lease)
+        if not lease.owner_id:
+            self.on_detached_ended(lease, worker, exit_code)
+        elif not returned:
+            item = answers.worker_ended(lease, worker, exit_code, self._facts.node_id)
+            self._out.append(SendToOwner(lease.owner_id, item))
+
+    def _start_failed(self, worker: Worker, tail: str) -> None:
+        failed = self._leasing.pool.start_failed(worker)
+        if failed is None:
+            return
+        message = f"{limits.WORKER_START_TRIES_MAX} workers ended before they were ready: {worker.end_message}"
+        if tail:
+            message += f"; their last words: {tail}"
+        self._leasing.fail(failed, a.LEASE_FAILURE_WORKER_START_FAILED, message)
+
+    # ---- owners
+
+    def owner_closing(self, owner_id: bytes, reason: str, now_ms: int) -> None:
+        """The owner ends in order. Only its home agent may take that for its death."""
+        owner = self._owners.get(owner_id)
+        if owner is not None and owner.is_home:
+            self.owner_died(owner_id, reason or "it ended", now_ms)
+
+    def session_lost(self, owner_id: bytes, now_ms: int) -> None:
+        """The owner's session broke; a worker's process is watched anyway."""
+        owner = self._owners.get(owner_id)
+        if owner is None:
+            return
+        owner.connected = False
+        if owner.is_home:
+            if self._leasing.pool.get(owner_id) is None:
+                self._timers.set(OWNER_REOPEN, owner_id, now_ms + limits.OWNER_REOPEN_MS)
+        elif owner.lease_ids:
+            self._timers.set(OWNER_PROBE, owner_id, now_ms + limits.OWNER_PROBE_MS)
+        else:
+            self._owners.forget(owner_id)
+
+    def session_opened(self, owner: Owner, held: Sequence[bytes], now_ms: int) -> list[bytes]:
+        """A session began.
+
+        Grants the owner does not know of were lost on the way: they are given back, the owner asks
+        again under the same ids.
+
+        Returns:
+            Leases it named that are not here.
+        """
+        for kind in (OWNER_REOPEN, OWNER_PROBE):
+            self._timers.cancel(kind, owner.owner_id)
+        named = set(held)
+        for lease_id in list(owner.lease_ids):
+            if lease_id not in named:
+                self._return_one(self._leasing.leases[lease_id], a.LeaseReturn(), now_ms)
+        return [lease_id for lease_id in held if lease_id not in owner.lease_ids]
+
+    def reopen_expired(self, owner_id: bytes, now_ms: int) -> None:
+        """The home session did not come back in time."""
+        owner = self._owners.get(owner_id)
+        if owner is not None and not owner.connected:
+            self.owner_died(owner_id, "its connection to its agent broke", now_ms)
+
+    def probe_due(self, owner_id: bytes) -> None:
+        """Time to look whether the owner still listens."""
+        owner = self._owners.get(owner_id)
+        if owner is not None and not owner.connected and owner.lease_ids:
+            self._out.append(ProbeOwner(owner_id, owner.address))
+
+    def probed(self, owner_id: bytes, *, refused: bool, now_ms: int) -> None:
+        """The answer: a refused connection means that its process is gone."""
+        owner = self._owners.get(owner_id)
+        if owner is None or owner.connected:
+            return
+        if refused:
+            self.owner_died(owner_id, f"nobody listens at {owner.address} any more", now_ms)
+        else:
+            self._timers.set(OWNER_PROBE, owner_id, now_ms + limits.OWNER_PROBE_MS)
+
+    def owner_died(self, owner_id: bytes, message: str, now_ms: int) -> None:
+        """This agent found out: everything it leased here ends, the GCS tells the others."""
+        owner = self.owner_gone(owner_id, message, now_ms)
+        if owner is not None:
+            ended = n.OwnerEnded(
+                owner_id=owner_id, job_id=owner.job_id, is_driver=owner.is_driver, message=message
+            )
+            self._out.append(SendToGcs(n.AgentItem(owner_ended=ended)))
+
+    def owner_gone(self, owner_id: bytes, message: str, now_ms: int) -> Owner | None:
+        """Ends everything a dead owner leased here; later requests of it are refused."""
+        for kind in (OWNER_REOPEN, OWNER_PROBE):
+            self._timers.cancel(kind, owner_id)
+        owner = self._owners.get(owner_id)
+        if owner is not None:
+            for lease_id in list(owner.lease_ids):
+                self._abandon(self._leasing.leases[lease_id], message, now_ms)
+        for lease_id in self._views.deducted():
+            if lease_id.startswith(owner_id):
+                self._views.undo(lease_id)
+        return self._owners.bury(owner_id, now_ms)
+
+    def _abandon(self, lease: Lease, message: str, now_ms: int) -> None:
+        if lease.state in (LeaseState.WAITING, LeaseState.STARTING):
+            self._leasing.drop(lease)
+            return
+        worker = self._leasing.pool.get(lease.worker_id)
+        assert worker is not None, f"lease {lease.lease_id.hex()} has lost its worker"
+        lease.state = LeaseState.ENDING
+        cause = a.WORKER_END_CAUSE_OWNER_DIED
+        self._leasing.pool.stop(worker, cause, f"its owner died: {message}", now_ms)
+
+
+def _how_it_ended(exit_code: int) -> str:
+    if exit_code < 0:
+        return f"killed by signal {-exit_code}"
+    return f"exited with status {exit_code}"

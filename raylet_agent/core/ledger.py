@@ -1,0 +1,85 @@
+"""The node's resources: one pool, and one pool inside each bundle.
+
+A bundle is a grant of the node's pool and has a pool of its own, from which its leases draw; the
+group resource names of Ray (`CPU_group_<i>_<pg>` ...) are derived from the bundle pools, so they can
+never disagree with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import resources
+from cluster_common.resources import BUNDLE_UNITS, DEVICE_RESOURCES, RESOURCE_UNIT, Vector
+from raylet_agent.core.bundles import Bundle, BundleTable
+from raylet_agent.core.resource_pool import ResourcePool
+
+BUNDLE_LEASE_SHARE = RESOURCE_UNIT // 1_000
+"""What one lease takes of the `bundle_group` resource (Ray: 0.001)."""
+
+
+def node_pool(total: Vector) -> ResourcePool:
+    """The pool of a whole node: every device resource is split into its devices."""
+    devices = {
+        name: dict.fromkeys(range(total[name] // RESOURCE_UNIT), RESOURCE_UNIT)
+        for name in DEVICE_RESOURCES
+        if total.get(name, 0)
+    }
+    return ResourcePool(total, devices)
+
+
+class Ledger:
+    """The node's pool with its bundles, and the views others get of them."""
+
+    def __init__(self, total: Vector) -> None:
+        self.node = node_pool(total)
+        self.bundles = BundleTable(self.node)
+
+    def check(self) -> list[str]:
+        """Every difference between books and grants, in the node and in each bundle."""
+        differences = self.node.check("node")
+        for bundle in self.bundles.rows():
+            what = f"bundle {bundle.group_id.hex()}[{bundle.index}]"
+            grant = self.node.grants.get(bundle.grant_key)
+            if grant is None or grant.amounts != bundle.pool.total:
+                differences.append(f"{what}: the node's grant is not what the bundle holds")
+            differences += bundle.pool.check(what)
+        return differences
+
+    def totals(self, *, with_groups: bool) -> Vector:
+        """Totals of the node; with the group resources of committed bundles on request."""
+        total = dict(self.node.total)
+        if with_groups:
+            for bundle in self._committed():
+                resources.add(total, _group_view(bundle, bundle.pool.total, 0))
+        return total
+
+    def availables(self, *, with_groups: bool) -> Vector:
+        """What is free; the plain resources of bundles are not."""
+        available = dict(self.node.available)
+        if with_groups:
+            for bundle in self._committed():
+                used = BUNDLE_LEASE_SHARE * len(bundle.pool.grants)
+                resources.add(available, _group_view(bundle, bundle.pool.available, used))
+        return available
+
+    def device_sets(self) -> dict[str, t.DeviceSet]:
+        """Free capacity per device, for views of this node elsewhere."""
+        return {
+            name: t.DeviceSet(free=[free[device] for device in sorted(free)])
+            for name, free in self.node.device_free.items()
+        }
+
+    def _committed(self) -> Iterable[Bundle]:
+        return (bundle for bundle in self.bundles.rows() if bundle.committed)
+
+
+def _group_view(bundle: Bundle, amounts: Vector, used_share: int) -> Vector:
+    group_hex = bundle.group_id.hex()
+    share = BUNDLE_UNITS * RESOURCE_UNIT - used_share
+    view: Vector = {}
+    for name, amount in (*amounts.items(), ("bundle", share)):
+        view[resources.indexed_name(name, bundle.index, group_hex)] = amount
+        view[resources.wildcard_name(name, group_hex)] = amount
+    return view

@@ -1,0 +1,1 @@
+"""What carries the agent's decisions out: sessions, worker processes, the fork server, output."""

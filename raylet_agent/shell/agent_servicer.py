@@ -1,0 +1,201 @@
+"""AgentService: translates frames into events of the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import structlog
+from grpc import aio
+
+from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import agent_pb2_grpc
+from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import types_pb2 as t
+from cluster_common.transport.outbox import Outbox
+from raylet_agent.core import answers
+from raylet_agent.core.worker_pool import WorkerState
+from raylet_agent.shell.host import AgentHost, Stream, now_ms
+from raylet_agent.shell.streams import serve_frames
+
+log = structlog.get_logger()
+
+
+class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
+    """One instance per agent. `stop` ends the agent."""
+
+    def __init__(self, host: AgentHost, stop: Callable[[str], None]) -> None:
+        self._host = host
+        self._stop = stop
+
+    async def LeaseSession(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, _requests: object, context: aio.ServicerContext[a.OwnerFrame, a.LeaseFrame]
+    ) -> None:
+        """One owner's session; the newest of an owner counts."""
+        first: Any = await context.read()
+        if first is aio.EOF:
+            return
+        items: Sequence[a.OwnerItem] = first.items
+        if not items or items[0].WhichOneof("item") != "open":
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "the first item of a lease session must be `open`"
+            )
+        opening = items[0].open
+        refusal = self._refusal(opening)
+        if refusal is not None:
+            await context.write(a.LeaseFrame(items=[a.LeaseItem(refused=refusal)]))
+            return
+        await self._serve_owner(opening, items[1:], context)
+
+    def _refusal(self, opening: a.OpenOwner) -> n.Refused | None:
+        cluster_id = self._host.core.facts.cluster_id
+        if not cluster_id:
+            return n.Refused(
+                reason="bad_request", message="this agent has not joined a cluster yet"
+            )
+        if opening.cluster_id and opening.cluster_id != cluster_id:
+            message = f"this agent belongs to cluster {cluster_id.hex()}"
+            return n.Refused(reason="other_cluster", message=message)
+        if self._host.core.owners.is_dead(opening.owner_id, now_ms()):
+            message = f"owner {opening.owner_id.hex()} was declared dead"
+            return n.Refused(reason="declared_dead", message=message)
+        return None
+
+    async def _serve_owner(
+        self,
+        opening: a.OpenOwner,
+        rest: Sequence[a.OwnerItem],
+        context: aio.ServicerContext[a.OwnerFrame, a.LeaseFrame],
+    ) -> None:
+        host, owner_id = self._host, opening.owner_id
+
+        async def write(batch: Sequence[a.LeaseItem]) -> None:
+            await context.write(a.LeaseFrame(items=batch))
+
+        outbox: Outbox[a.LeaseItem] = Outbox(write)
+        task = asyncio.current_task()
+        assert task is not None
+        earlier = host.sessions.get(owner_id)
+        if earlier is not None:
+            earlier.end()
+        stream = host.sessions[owner_id] = Stream(outbox, task.cancel)
+        welcome = host.core.owner_opened(opening, now_ms())
+        assert welcome is not None, "a dead owner was refused above"
+        outbox.put(a.LeaseItem(welcome=welcome))
+        self._owner_items(owner_id, rest)
+        try:
+            await serve_frames(context, outbox, lambda f: self._owner_items(owner_id, f.items))
+        finally:
+            if host.sessions.get(owner_id) is stream:
+                del host.sessions[owner_id]
+                host.core.session_lost(owner_id, now_ms())
+                host.run_effects()
+
+    def _owner_items(self, owner_id: bytes, items: Sequence[a.OwnerItem]) -> None:
+        self._host.core.owner_items(owner_id, items, now_ms())
+        self._host.run_effects()
+
+    async def WorkerLink(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, _requests: object, context: aio.ServicerContext[a.WorkerFrame, a.WorkerCommandFrame]
+    ) -> None:
+        """The link of one of our workers."""
+        first: Any = await context.read()
+        if first is aio.EOF:
+            return
+        items: Sequence[a.WorkerItem] = first.items
+        if not items or items[0].WhichOneof("item") != "register":
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "the first item of a link must be `register`"
+            )
+        registration = items[0].register
+        host, worker_id = self._host, registration.worker_id
+
+        async def write(batch: Sequence[a.WorkerCommand]) -> None:
+            await context.write(a.WorkerCommandFrame(items=batch))
+
+        outbox: Outbox[a.WorkerCommand] = Outbox(write)
+        task = asyncio.current_task()
+        assert task is not None
+        stream = Stream(outbox, task.cancel)
+        host.links.setdefault(worker_id, stream)
+        if host.core.worker_registered(registration, now_ms()) is None:
+            if host.links.get(worker_id) is stream:
+                del host.links[worker_id]
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"worker {worker_id.hex()} is not one this agent waits for",
+            )
+        host.run_effects()
+        self._worker_items(worker_id, items[1:])
+        try:
+            await serve_frames(context, outbox, lambda f: self._worker_items(worker_id, f.items))
+        finally:
+            del host.links[worker_id]
+            host.core.link_lost(worker_id, now_ms())
+            host.run_effects()
+
+    def _worker_items(self, worker_id: bytes, items: Sequence[a.WorkerItem]) -> None:
+        if items:
+            self._host.core.worker_items(worker_id, items, now_ms())
+            self._host.run_effects()
+
+    async def GetAgentState(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, _request: a.GetAgentStateRequest, _context: object
+    ) -> a.GetAgentStateResponse:
+        """The node as operators see it, group resources included."""
+        core = self._host.core
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        await asyncio.sleep(0)
+        lag_ms = (loop.time() - asked) * 1000
+        rows: list[a.WorkerRow] = []
+        for worker in core.pool.rows():
+            lease = core.leasing.leases.get(worker.lease_id)
+            rows.append(
+                a.WorkerRow(
+                    worker_id=worker.worker_id,
+                    pid=worker.pid,
+                    state=WorkerState(worker.state).name.lower(),
+                    lease_id=worker.lease_id,
+                    owner_id=b"" if lease is None else lease.owner_id,
+                    name="" if lease is None else lease.request.name,
+                    actor_id=b"" if lease is None else lease.request.actor_id,
+                )
+            )
+        return a.GetAgentStateResponse(
+            node_id=core.facts.node_id,
+            snapshot=core.snapshots.build(with_groups=True),
+            workers=rows,
+            bundles=[answers.held_bundle(bundle) for bundle in core.ledger.bundles.rows()],
+            queued_leases=len(core.leasing.queue),
+            loop_lag_ms=lag_ms,
+            counters={
+                **core.leasing.counters,
+                "workers_started": core.pool.started,
+                "worker_start_failures": core.pool.start_failures,
+                "node_views": len(core.views),
+            },
+        )
+
+    async def CheckLedger(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, _request: a.CheckLedgerRequest, _context: object
+    ) -> a.CheckLedgerResponse:
+        """Sum of grants against the books, per resource and device."""
+        ledger = self._host.core.ledger
+        differences = ledger.check()
+        return a.CheckLedgerResponse(
+            ok=not differences,
+            differences=differences,
+            total=t.ResourceSet(amounts=ledger.totals(with_groups=True)),
+            available=t.ResourceSet(amounts=ledger.availables(with_groups=True)),
+            bundles=[answers.held_bundle(bundle) for bundle in ledger.bundles.rows()],
+        )
+
+    async def Shutdown(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, request: a.ShutdownRequest, _context: object
+    ) -> a.ShutdownResponse:
+        """Orderly stop; workers are killed by their group."""
+        self._stop(request.reason or "asked over gRPC")
+        return a.ShutdownResponse()

@@ -1,0 +1,87 @@
+"""Streams of worker output to drivers: batched, bounded, with what was lost counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import grpc
+import structlog
+
+from cluster_api.v1 import core_worker_pb2 as c
+from cluster_api.v1 import core_worker_pb2_grpc
+from cluster_common.transport.endpoints import make_channel
+from cluster_common.transport.task_keeper import TaskKeeper
+from raylet_agent import limits
+
+log = structlog.get_logger()
+
+
+class _Driver:
+    """Lines that wait for one driver."""
+
+    def __init__(self) -> None:
+        self.batches: deque[c.LogLines] = deque()
+        self.lines = 0
+        self.dropped = 0
+        self.wake = asyncio.Event()
+
+    def put(self, batch: c.LogLines) -> None:
+        self.batches.append(batch)
+        self.lines += len(batch.lines)
+        while self.lines > limits.LOG_LINES_QUEUED_MAX and len(self.batches) > 1:
+            lost = self.batches.popleft()
+            self.lines -= len(lost.lines)
+            self.dropped += len(lost.lines)
+        self.wake.set()
+
+    def take(self) -> c.LogFrame:
+        """The next frame."""
+        frame = c.LogFrame()
+        lines = 0
+        while self.batches and lines < limits.LOG_BATCH_LINES_MAX:
+            batch = self.batches.popleft()
+            if self.dropped:
+                batch.dropped = self.dropped
+                self.dropped = 0
+            lines += len(batch.lines)
+            frame.batches.append(batch)
+        self.lines -= lines
+        if not self.batches:
+            self.wake.clear()
+        return frame
+
+
+class LogPusher:
+    """One stream per driver with output; it closes when unused and is forgotten when it fails."""
+
+    def __init__(self, keeper: TaskKeeper) -> None:
+        self._keeper = keeper
+        self._drivers: dict[str, _Driver] = {}
+
+    def push(self, address: str, batch: c.LogLines) -> None:
+        """Queues lines for the driver at `address`."""
+        driver = self._drivers.get(address)
+        if driver is None:
+            driver = self._drivers[address] = _Driver()
+            self._keeper.start(self._run(address, driver), f"logs:{address}")
+        driver.put(batch)
+
+    async def _run(self, address: str, driver: _Driver) -> None:
+        channel = make_channel(address)
+        try:
+            call = core_worker_pb2_grpc.CoreWorkerServiceStub(channel).PushLogs()
+            while True:
+                try:
+                    async with asyncio.timeout(limits.LOG_PUSH_LINGER_S):
+                        await driver.wake.wait()
+                except TimeoutError:
+                    await call.done_writing()
+                    return
+                await call.write(driver.take())
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            log.info("driver_takes_no_output", address=address)
+        finally:
+            if self._drivers.get(address) is driver:
+                del self._drivers[address]
+            await channel.close()

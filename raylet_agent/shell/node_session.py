@@ -1,0 +1,215 @@
+"""The agent's stream to the GCS: reconnecting, batched, sent only on change (DESIGN section 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import structlog
+
+from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import node_session_pb2_grpc
+from cluster_common.transport.endpoints import make_channel
+from cluster_common.transport.outbox import Outbox
+from raylet_agent import exit_codes, limits
+from raylet_agent.shell.host import AgentHost, now_ms
+
+log = structlog.get_logger()
+
+_RESENT_ITEMS_MAX = 1_000
+_RESENT_AGE_S = 30.0
+_RESENT = ("owner_ended", "detached_actor")
+"""News that no later snapshot repeats: told again after a reconnect, since a break may have lost them."""
+
+
+class RefusedByClusterError(RuntimeError):
+    """The GCS does not want this node."""
+
+
+class NodeSession:
+    """Keeps the session for as long as the agent lives.
+
+    Args:
+        host: the core's host.
+        reconnect_timeout_s: after this long without the GCS the agent gives up.
+        on_registered: told at each welcome.
+    """
+
+    def __init__(
+        self, host: AgentHost, reconnect_timeout_s: float, on_registered: Callable[[], None]
+    ) -> None:
+        self._host = host
+        self._reconnect_timeout_s = reconnect_timeout_s
+        self._on_registered = on_registered
+        self._incarnation = 0
+        self._revision = 0
+        self._recent: deque[tuple[float, n.AgentItem]] = deque(maxlen=_RESENT_ITEMS_MAX)
+        self._outbox: Outbox[n.AgentItem | str] | None = None
+        self._joined = False
+        self._leaving = False
+        self._welcome_rest: list[n.GcsItem] = []
+        host.keep_for_gcs = self._keep
+
+    async def run(self) -> int:
+        """Until the node is refused or the GCS is away for too long; returns the exit code."""
+        channel = make_channel(self._host.core.facts.gcs_address)
+        stub = node_session_pb2_grpc.NodeSessionServiceStub(channel)
+        backoff_s = limits.GCS_BACKOFF_MIN_S
+        lost_at = time.monotonic()
+        try:
+            while True:
+                self._joined = False
+                try:
+                    await self._one_session(stub)
+                except RefusedByClusterError as error:
+                    log.error("refused_by_cluster", reason=str(error))
+                    return exit_codes.REFUSED
+                except (grpc.RpcError, asyncio.InvalidStateError) as error:
+                    reason = _reason(error)
+                else:
+                    reason = "the GCS closed the session"
+                if self._leaving:
+                    return exit_codes.OK
+                if self._joined:
+                    lost_at, backoff_s = time.monotonic(), limits.GCS_BACKOFF_MIN_S
+                    log.warning("gcs_session_lost", reason=reason)
+                if time.monotonic() - lost_at > self._reconnect_timeout_s:
+                    log.error(
+                        "gcs_unreachable",
+                        address=self._host.core.facts.gcs_address,
+                        seconds=self._reconnect_timeout_s,
+                        reason=reason,
+                    )
+                    return exit_codes.GCS_UNREACHABLE
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(backoff_s * 1.5, limits.GCS_BACKOFF_MAX_S)
+        finally:
+            await channel.close()
+
+    async def say_goodbye(self, goodbye: n.Goodbye) -> None:
+        """Tells the GCS that the end is intended, if it can be told at once."""
+        self._leaving = True
+        outbox = self._outbox
+        if outbox is None:
+            return
+        outbox.put(n.AgentItem(goodbye=goodbye))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.STOP_GRACE_S / 3):
+                await outbox.drained()
+
+    async def _one_session(self, stub: Any) -> None:
+        core = self._host.core
+        self._incarnation += 1
+        call = stub.Connect()
+        try:
+            core.registering(now_ms())
+            register = core.registration(self._incarnation, self._revision)
+            node_id = core.facts.node_id
+            await call.write(n.AgentFrame(items=[n.AgentItem(node_id=node_id, register=register)]))
+            first = await self._read(call)
+            if first is None:
+                return
+            self._welcomed(first)
+            await self._serve(call)
+        finally:
+            self._outbox = self._host.gcs = None
+            call.cancel()
+
+    def _welcomed(self, frame: n.GcsFrame) -> None:
+        item = frame.items[0]
+        kind = item.WhichOneof("item")
+        if kind == "refused":
+            raise RefusedByClusterError(f"{item.refused.reason}: {item.refused.message}")
+        if kind != "welcome":
+            raise RefusedByClusterError(f"the GCS opened the session with {kind!r}")
+        welcome = item.welcome
+        self._joined = True
+        self._revision = max(self._revision, welcome.revision)
+        self._welcome_rest = list(frame.items[1:])
+        self._host.core.welcomed(welcome, now_ms())
+        log.info("joined", cluster=welcome.cluster_id.hex(), epoch=welcome.epoch)
+
+    async def _serve(self, call: Any) -> None:
+        host = self._host
+        node_id = host.core.facts.node_id
+
+        async def write(batch: Sequence[n.AgentItem | str]) -> None:
+            await call.write(n.AgentFrame(items=[self._built(item, node_id) for item in batch]))
+
+        outbox: Outbox[n.AgentItem | str] = Outbox(write)
+        self._outbox = host.gcs = outbox
+        horizon = time.monotonic() - _RESENT_AGE_S
+        for sent_at, item in self._recent:
+            if sent_at >= horizon:
+                outbox.put(item)
+        outbox.put("snapshot", "snapshot")
+        outbox.put("demand", "demand")
+        host.run_effects()
+        self._on_registered()
+        writer = asyncio.get_running_loop().create_task(outbox.run())
+        try:
+            self._take(self._welcome_rest)
+            while True:
+                frame = await self._read(call)
+                if frame is None:
+                    return
+                self._take(frame.items)
+        finally:
+            writer.cancel()
+            with suppress(asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
+                await writer
+
+    async def _read(self, call: Any) -> n.GcsFrame | None:
+        frame = await call.read()
+        if frame is grpc.aio.EOF:
+            code = await call.code()
+            if code != grpc.StatusCode.OK:
+                raise asyncio.InvalidStateError(f"{code.name}: {await call.details()}")
+            return None
+        return frame
+
+    def _take(self, items: Sequence[n.GcsItem]) -> None:
+        host = self._host
+        node_id = host.core.facts.node_id
+        for item in items:
+            if item.node_id and item.node_id != node_id:
+                log.warning("item_for_other_node", node=item.node_id.hex())
+                continue
+            kind = item.WhichOneof("item")
+            if kind == "refused":
+                raise RefusedByClusterError(f"{item.refused.reason}: {item.refused.message}")
+            if kind == "ping":
+                answer = n.PingAnswer(nonce=item.ping.nonce)
+                if self._outbox is not None:
+                    self._outbox.put(n.AgentItem(ping_answer=answer))
+                continue
+            if kind == "node_change":
+                self._revision = max(self._revision, item.node_change.node.revision)
+            host.core.gcs_item(item, now_ms())
+        host.run_effects()
+
+    def _built(self, item: n.AgentItem | str, node_id: bytes) -> n.AgentItem:
+        """Snapshots and demand are built when they leave: always the newest state."""
+        if item == "snapshot":
+            self._host.core.snapshots.now_ms = now_ms()
+            return n.AgentItem(node_id=node_id, snapshot=self._host.core.snapshots.build())
+        if item == "demand":
+            return n.AgentItem(node_id=node_id, demand=self._host.core.snapshots.demand())
+        assert isinstance(item, n.AgentItem)
+        item.node_id = node_id
+        return item
+
+    def _keep(self, item: n.AgentItem) -> None:
+        if item.WhichOneof("item") in _RESENT:
+            self._recent.append((time.monotonic(), item))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)

@@ -1,0 +1,41 @@
+import pytest
+
+from cluster_common import labels
+
+
+@pytest.mark.parametrize(
+    ("expression", "matching", "failing"),
+    [
+        ("r1", ["r1"], ["r2", None]),
+        ("!r1", ["r2", None], ["r1"]),
+        ("in(r1,r2)", ["r1", "r2"], ["r3", None]),
+        ("!in(r1, r2)", ["r3", None], ["r1", "r2"]),
+    ],
+)
+def test_a_term_matches_as_written_and_a_missing_label_passes_only_negative_terms(
+    expression, matching, failing
+):
+    selector = labels.parse_selector({"rack": expression})
+    for value in matching + failing:
+        node = {} if value is None else {"rack": value}
+        assert labels.matches(selector, node) == (value in matching)
+
+
+@pytest.mark.parametrize("expression", ["", "!", "in()", "in(a,)", "a b", "in(a", "r1\n"])
+def test_expressions_of_another_shape_are_refused(expression):
+    with pytest.raises(ValueError, match="label selector 'rack'"):
+        labels.parse_selector({"rack": expression})
+
+
+@pytest.mark.parametrize("key", ["", "-a", "a b", "x" * 256])
+def test_bad_label_names_are_refused(key):
+    with pytest.raises(ValueError, match="label"):
+        labels.check_labels({key: "v"})
+
+
+def test_selectors_that_exclude_each_other_are_found():
+    one = labels.parse_selector({"rack": "in(a,b)"})
+    other = labels.parse_selector({"rack": "!in(a,b)"})
+    same = labels.parse_selector({"rack": "b"})
+    assert labels.contradiction([one, other]) == "rack"
+    assert labels.contradiction([one, same]) is None
