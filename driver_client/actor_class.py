@@ -43,7 +43,7 @@ class ActorClass(Generic[C]):
         self._class = class_
         self._options = options
         self._body: FunctionBody | None = None
-        self._methods, self._is_async = methods_of(class_)
+        self._surface: tuple[dict[str, dict[str, Any]], bool] | None = None
         self.__name__ = class_.__name__
         self.__doc__ = class_.__doc__
         self.__module__ = class_.__module__
@@ -85,9 +85,16 @@ class ActorClass(Generic[C]):
             return self._start_detached(runtime, spec)
         return self._start_owned(runtime, spec)
 
+    def _methods(self) -> tuple[dict[str, dict[str, Any]], bool]:
+        """Looked up at the first use: a class that refers to itself is unpickled in two steps."""
+        if self._surface is None:
+            self._surface = methods_of(self._class)
+        return self._surface
+
     def _spec(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorSpec:
         options = self._options
         facts = runtime.facts
+        methods, is_async = self._methods()
         if self._body is None:
             name = f"{self._class.__module__}.{self._class.__qualname__}"
             self._body = function_body(cloudpickle.dumps(self._class), name)
@@ -102,7 +109,7 @@ class ActorClass(Generic[C]):
             "" if detached else facts.own_address,
             self._class.__name__,
             self._class.__module__,
-            self._methods,
+            methods,
             max_task_retries=options.get("max_task_retries") or 0,
             max_pending_calls=options.get("max_pending_calls") or -1,
             detached=detached,
@@ -119,9 +126,9 @@ class ActorClass(Generic[C]):
             key=key,
             max_restarts=options.get("max_restarts") or 0,
             max_task_retries=options.get("max_task_retries") or 0,
-            max_concurrency=options.get("max_concurrency") or (1000 if self._is_async else 1),
+            max_concurrency=options.get("max_concurrency") or (1000 if is_async else 1),
             concurrency_groups=options.get("concurrency_groups") or {},
-            is_async=self._is_async,
+            is_async=is_async,
             out_of_order=handle.out_of_order,
             name=handle.name,
             namespace=namespace,

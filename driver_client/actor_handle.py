@@ -56,10 +56,15 @@ def decode(data: bytes) -> HandleFacts:
 class ActorMethod:
     """`handle.method`: `.remote(...)` calls it."""
 
-    __slots__ = ("_client", "_handle", "_limit", "_runtime", "_template")
+    __slots__ = ("_client", "_facts", "_limit", "_ref", "_runtime", "_template")
 
-    def __init__(self, handle: ActorHandle, template: CallTemplate) -> None:
-        self._handle = handle
+    def __init__(
+        self, facts: HandleFacts, ref: ObjectRef[Any] | None, template: CallTemplate
+    ) -> None:
+        # Not the handle: it keeps its methods, and a cycle would keep the actor until the next
+        # garbage collection.
+        self._facts = facts
+        self._ref = ref
         self._template = template
         self._runtime: Runtime | None = None
         self._client: ActorClient | None = None
@@ -101,7 +106,7 @@ class ActorMethod:
             old.max_retries,
             old.call_name,
         )
-        return ActorMethod(self._handle, template)
+        return ActorMethod(self._facts, self._ref, template)
 
     def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The call as data, for graph libraries: (method, args, kwargs)."""
@@ -109,8 +114,8 @@ class ActorMethod:
 
     def _bind_runtime(self) -> Runtime:
         runtime = self._runtime = process.get_runtime()
-        self._client = self._handle._client_in(runtime)  # noqa: SLF001 - one noun in two classes  # pyright: ignore[reportPrivateUsage]
-        self._limit = self._handle._facts.max_pending_calls  # noqa: SLF001 - same  # pyright: ignore[reportPrivateUsage]
+        self._client = client_in(runtime, self._facts)
+        self._limit = self._facts.max_pending_calls
         return runtime
 
 
@@ -145,7 +150,8 @@ class ActorHandle:
                 raise AttributeError(f"actor class {facts.class_name} has no method {name!r}")
             options = {}
         call_name = f"{facts.class_name}.{name}"
-        method = ActorMethod(self, _template(name, options, facts.max_task_retries, call_name))
+        template = _template(name, options, facts.max_task_retries, call_name)
+        method = ActorMethod(facts, self._ref, template)
         self.__dict__[name] = method
         return method
 
@@ -176,19 +182,18 @@ class ActorHandle:
         """Ray's name for the id."""
         return _ActorId(self._facts.actor_id)
 
-    def _client_in(self, runtime: Runtime) -> ActorClient:
-        facts = self._facts
-        client = runtime.clients.get(facts.actor_id)
-        if client is None:
-            client = ActorClient(facts.actor_id, runtime.services, facts.class_name)
-            # Two threads may come here at once: the first one's client is everybody's.
-            known = runtime.clients.setdefault(facts.actor_id, client)
-            if known is client:
-                runtime.io.post(
-                    lambda: runtime.watches().watch(facts.actor_id, facts.owner_address)
-                )
-            client = known
-        return client
+
+def client_in(runtime: Runtime, facts: HandleFacts) -> ActorClient:
+    """The process's one client of an actor; starts to watch an actor that others host."""
+    client = runtime.clients.get(facts.actor_id)
+    if client is None:
+        client = ActorClient(facts.actor_id, runtime.services, facts.class_name)
+        # Two threads may come here at once: the first one's client is everybody's.
+        known = runtime.clients.setdefault(facts.actor_id, client)
+        if known is client:
+            runtime.io.post(lambda: runtime.watches().watch(facts.actor_id, facts.owner_address))
+        client = known
+    return client
 
 
 class _ActorId:

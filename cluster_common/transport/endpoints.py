@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import grpc
@@ -42,6 +43,7 @@ def make_server(interceptors: Sequence[aio.ServerInterceptor] = ()) -> aio.Serve
 
     It asks for the token when this process has one.
     """
+    _quiet()
     others = [one for one in interceptors if not isinstance(one, auth.TokenInterceptor)]
     return aio.server(options=SERVER_OPTIONS, interceptors=[*auth.server_interceptors(), *others])
 
@@ -51,10 +53,16 @@ def make_channel(address: str, *, own_connection: bool = False) -> aio.Channel:
 
     `own_connection`: do not share a TCP connection with other channels.
     """
+    _quiet()
     options = CHANNEL_OPTIONS
     if own_connection:
         options = (*options, ("grpc.use_local_subchannel_pool", 1))
     return auth.with_token(aio.insecure_channel(address, options=options))
+
+
+def _quiet() -> None:
+    """gRPC's C core logs ordinary disconnections to stderr unless told otherwise before its start."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 def bind(server: aio.Server, host: str, port: int) -> int:

@@ -206,6 +206,8 @@ class ActorClient:
     def calls_returned(self, connection: PeerConnection, records: list[CallRecord]) -> None:
         """Not started by a worker that is ending: they wait for the next state."""
         self.queue.extendleft(reversed(records))
+        if self.death is not None:
+            self._fail_all()
 
     def frame_extras(self, connection: PeerConnection, frame: pb.PeerReplyFrame) -> None:
         """The constructor's outcome, or answers for the ownership tables."""

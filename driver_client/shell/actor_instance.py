@@ -69,13 +69,12 @@ class ActorInstance:
             created.repr_name = type(self.instance).__name__
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the answer
             self._failed = error
+            self._executor.exiting = True
             created.error = error_outcome(error, name, self._executor.node_id)[0]
         finally:
             running.current.reset(token)
         answer(created)
-        if not created.ok:
-            self._executor.exiting = True
-        elif isinstance(self.concurrent, AsyncCalls | ThreadedCalls):
+        if created.ok and isinstance(self.concurrent, AsyncCalls | ThreadedCalls):
             self.concurrent.start()
 
     def method(self, name: str) -> Callable[..., Any]:

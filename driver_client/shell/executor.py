@@ -132,9 +132,17 @@ class Executor:
             if not isinstance(item, tuple):
                 item()
                 continue
+            if self.exiting:
+                self._io.post(self._give_back, item)
+                continue
             queue.started_ns = time.monotonic_ns()
             self.execute(item)
             queue.started_ns = 0
+
+    @staticmethod
+    def _give_back(call: Call) -> None:
+        if not call[0].closed:
+            call[0].extras().returned_task_seqs.append(call[1])
 
     def stop(self) -> None:
         """Ends `run` after what is queued. I/O thread."""

@@ -44,7 +44,9 @@ class ControlCore:
         self.jobs = JobTable()
         self.owners = OwnerTombstones()
         self.placement = PlacementCore(dice, identity.epoch)
-        self.groups = GroupDesk(self.placement, self.owners)
+        self.groups = GroupDesk(
+            self.placement, self.owners, self._out, self.membership.send
+        )
         self.actors = ActorTable()
         self.detached = DetachedActors(
             self.actors,
@@ -93,6 +95,9 @@ class ControlCore:
             spec = specs.get(record.actor_id)
             if spec is not None and record.state != t.ACTOR_STATE_DEAD:
                 self.detached.load(g.CreateDetachedActorRequest.FromString(spec), record)
+        for node_id in self.placement.expected_nodes():
+            if self.membership.nodes.get_alive(node_id) is None:
+                self._carry(self.placement.node_lost(node_id, at.mono_ms))
         for record in records:
             if record.node_id and self.membership.nodes.get_alive(record.node_id) is None:
                 # Its node's death was written, what follows from it was not.
@@ -340,11 +345,7 @@ class ControlCore:
         self._ended_actors.append(actor_id)
 
     def _carry(self, effects: Iterable[object], asked_by: int = NO_SESSION) -> None:
-        out, commands = self.groups.translate(effects, asked_by)
-        self._out += out
-        for command in commands:
-            item = ns.GcsItem(node_id=command.node_id, bundle=command.command)
-            self.membership.send(command.node_id, item)
+        self.groups.translate(effects, asked_by)
 
     def _settle(self, at: Moment) -> None:
         """Follows chains (a group's end ends actors, an actor's end removes groups) to their end."""

@@ -1,4 +1,4 @@
-"""What the core asks of the shell. In a batch: writes first, then everything else in this order."""
+"""What the core asks of the shell, in order: what follows a write waits until it is durable."""
 
 from __future__ import annotations
 

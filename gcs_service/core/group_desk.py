@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core import tables
 from gcs_service.core.effects import Effect, Tell
@@ -35,7 +36,15 @@ class GroupDesk:
     `changed` collects the groups that changed since `take_changed`, for detached actors inside them.
     """
 
-    def __init__(self, placement: PlacementCore, owners: OwnerTombstones) -> None:
+    def __init__(
+        self,
+        placement: PlacementCore,
+        owners: OwnerTombstones,
+        out: list[Effect],
+        send: Callable[[bytes, ns.GcsItem], bool],
+    ) -> None:
+        self._out = out
+        self._send = send
         self._placement = placement
         self._owners = owners
         self._watchers: Watchers[bytes] = Watchers()
@@ -83,18 +92,13 @@ class GroupDesk:
 
     def translate(
         self, effects: Iterable[placement_effects.Effect | Effect | object], asked_by: int
-    ) -> tuple[list[Effect], list[placement_effects.SendBundle]]:
-        """Effects for the shell, and bundle commands for whoever knows the nodes' sessions.
-
-        Commands to nodes and answers to processes go to different streams, so that parting them
-        changes no order that anybody sees.
-        """
-        out: list[Effect] = []
-        commands: list[placement_effects.SendBundle] = []
+    ) -> None:
+        """Effects of the placement core become effects for the shell, in the same order."""
+        out = self._out
         for effect in effects:
             match effect:
-                case placement_effects.SendBundle():
-                    commands.append(effect)
+                case placement_effects.SendBundle(node_id, command):
+                    self._send(node_id, ns.GcsItem(node_id=node_id, bundle=command))
                 case placement_effects.PersistGroup(record):
                     key = record.spec.placement_group_id
                     out.append(Write(tables.PLACEMENT_GROUP, key, record.SerializeToString()))
@@ -115,7 +119,6 @@ class GroupDesk:
                     out += _answer(asked_by, GroupAnswer(removal_accepted=group_id))
                 case _:
                     out.append(effect)  # pyright: ignore[reportArgumentType] - the desk's own, already the shell's
-        return out, commands
 
     def _create(
         self, session: int, spec: pg.PlacementGroupSpec, at: Moment

@@ -98,6 +98,10 @@ class CoreHost:
         outputs: list[Output] = []
         for effect in self.core.take_effects(clock.now()):
             if type(effect) is Write:
+                if outputs and not writes:
+                    # What came before the first write does not depend on it, and need not wait.
+                    self._lane.deliver((), outputs)
+                    outputs = []
                 writes.append(effect)
             else:
                 outputs.append(self._carriers[type(effect)](effect))

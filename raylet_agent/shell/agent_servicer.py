@@ -75,18 +75,16 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             await context.write(a.LeaseFrame(items=batch))
 
         outbox: Outbox[a.LeaseItem] = Outbox(write)
-        task = asyncio.current_task()
-        assert task is not None
         earlier = host.sessions.get(owner_id)
         if earlier is not None:
             earlier.end()
-        stream = host.sessions[owner_id] = Stream(outbox, task.cancel)
+        stream = host.sessions[owner_id] = Stream(outbox)
         welcome = host.core.owner_opened(opening, now_ms())
         assert welcome is not None, "a dead owner was refused above"
         outbox.put(a.LeaseItem(welcome=welcome))
         self._owner_items(owner_id, rest)
         try:
-            await serve_frames(context, outbox, lambda f: self._owner_items(owner_id, f.items))
+            await serve_frames(context, stream, lambda f: self._owner_items(owner_id, f.items))
         finally:
             if host.sessions.get(owner_id) is stream:
                 del host.sessions[owner_id]
@@ -116,9 +114,7 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             await context.write(a.WorkerCommandFrame(items=batch))
 
         outbox: Outbox[a.WorkerCommand] = Outbox(write)
-        task = asyncio.current_task()
-        assert task is not None
-        stream = Stream(outbox, task.cancel)
+        stream = Stream(outbox)
         host.links.setdefault(worker_id, stream)
         if host.core.worker_registered(registration, now_ms()) is None:
             if host.links.get(worker_id) is stream:
@@ -130,7 +126,7 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         host.run_effects()
         self._worker_items(worker_id, items[1:])
         try:
-            await serve_frames(context, outbox, lambda f: self._worker_items(worker_id, f.items))
+            await serve_frames(context, stream, lambda f: self._worker_items(worker_id, f.items))
         finally:
             del host.links[worker_id]
             host.core.link_lost(worker_id, now_ms())

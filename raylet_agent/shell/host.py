@@ -33,11 +33,19 @@ def now_ms() -> int:
 
 
 class Stream:
-    """The sending half of one session or link, and how to end it."""
+    """The sending half of one session or link, and how to end it from here."""
 
-    def __init__(self, outbox: Outbox[Any], end: Callable[[], object]) -> None:
+    def __init__(self, outbox: Outbox[Any]) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a stream belongs to its handler's task"
         self.outbox = outbox
-        self.end = end
+        self._task = task
+        self.ended_here = False
+
+    def end(self) -> None:
+        """Ends the handler; it tells the peer (gRPC sends no status for one that is just cancelled)."""
+        self.ended_here = True
+        self._task.cancel()
 
 
 class AgentHost:

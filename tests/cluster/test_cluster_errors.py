@@ -17,9 +17,19 @@ class RecipeError(Exception):
     """A user's own class with a signature of its own."""
 
     def __init__(self, dish: str, spoons: int) -> None:
-        super().__init__(f"{dish} wants {spoons} spoons")
+        super().__init__(dish, spoons)
         self.dish = dish
         self.spoons = spoons
+
+    def __str__(self) -> str:
+        return f"{self.dish} wants {self.spoons} spoons"
+
+
+class StubbornError(Exception):
+    """Pickles, but cannot be made again: its constructor wants more than `args` has."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
 
 
 @shoal.remote
@@ -104,6 +114,14 @@ def test_a_value_that_cannot_be_pickled_is_an_error_naming_the_function():
 def test_an_error_that_cannot_be_pickled_still_tells_what_happened():
     with pytest.raises(RayTaskError, match="has a lock"):
         shoal.get(raise_with_a_lock.remote())
+
+
+def test_an_error_that_cannot_be_made_again_still_tells_what_happened():
+    def fail() -> None:
+        raise StubbornError("salt", "pepper")
+
+    with pytest.raises(RayTaskError, match="salt and pepper"):
+        shoal.get(shoal.remote(fail).remote())
 
 
 def test_an_argument_that_cannot_be_pickled_is_an_error_at_the_call():

@@ -67,6 +67,8 @@ class LossRules:
         return queue
 
     def _lose(self, group: Group, damage: Damage) -> None:
+        # What it looks for changes: it leaves its class of equal wants and is queued anew.
+        self._state.waiting.leave(group)
         for position in damage.lost:
             group.nodes[position] = None
             group.attempts[position] = 0

@@ -154,7 +154,7 @@ class NodeRoom:
         """The node answered: that room is free."""
         entry = self.reservations.get(sequence)
         if entry is not None and entry.sign > 0 and not entry.known:
-            entry.known = False
+            entry.known = True
             self.room_class = self.room_class.more(entry.amounts)
 
     def refused(self, sequence: int) -> None:

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
+
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import agent_pb2_grpc, core_worker_pb2_grpc, node_session_pb2_grpc
 from cluster_api.v1 import core_worker_pb2 as c
@@ -30,6 +32,7 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
     def __init__(self):
         self.registrations: asyncio.Queue[n.RegisterNode] = asyncio.Queue()
         self.items: asyncio.Queue[n.AgentItem] = asyncio.Queue()
+        self.unheard: list[n.AgentItem] = []
         self.refusal = None
         self.node_id = b""
         self._context = None
@@ -46,12 +49,13 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         welcome = n.Welcome(cluster_id=CLUSTER, epoch=1, session_name="session")
         await context.write(n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, welcome=welcome)]))
         self.registrations.put_nowait(first.register)
-        while True:
-            frame = await context.read()
-            if not isinstance(frame, n.AgentFrame):
-                return
-            for item in frame.items:
-                self.items.put_nowait(item)
+        try:
+            while isinstance(frame := await context.read(), n.AgentFrame):
+                for item in frame.items:
+                    self.items.put_nowait(item)
+        except asyncio.CancelledError:
+            # gRPC sends no status for a handler that merely ends as cancelled.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped")
 
     async def send(self, **item):
         frame = n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, **item)])
@@ -62,12 +66,14 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self._task.cancel()
 
     async def until(self, kind, condition=lambda _body: True):
-        """The next item of a kind."""
+        """The next item of a kind; others stay for later questions."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
-                item = await self.items.get()
-                if item.WhichOneof("item") == kind and condition(getattr(item, kind)):
-                    return getattr(item, kind)
+                for item in self.unheard:
+                    if item.WhichOneof("item") == kind and condition(getattr(item, kind)):
+                        self.unheard.remove(item)
+                        return getattr(item, kind)
+                self.unheard.append(await self.items.get())
 
 
 class StubDriver(core_worker_pb2_grpc.CoreWorkerServiceServicer):

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 
+import grpc
+
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
@@ -222,3 +224,16 @@ async def test_many_workers_start_at_once(rig):
         await owner.ask(number, cpus=0, actor_id=OWNER + number.to_bytes(8, "big"))
     grants = [await owner.next("grant") for _ in range(20)]
     assert len({grant.pid for grant in grants}) == 20
+
+
+async def test_a_second_session_of_an_owner_replaces_the_first(rig):
+    await rig.start()
+    first = await rig.owner()
+    lease = await first.ask(1)
+    await first.next("grant")
+    second = await rig.owner(held_lease_ids=[lease])
+    code = await asyncio.wait_for(first._call.code(), 10)
+    assert code == grpc.StatusCode.ABORTED
+    await second.ask(2)
+    await second.next("grant")
+    assert len([row for row in (await second.state()).workers if row.state == "leased"]) == 2
