@@ -264,6 +264,3 @@ def _sequence(actor_id: bytes) -> int:
 
 def _rebuild(class_: type[Any], options: dict[str, Any]) -> ActorClass[Any]:
     return ActorClass(class_, options)
-
-
-

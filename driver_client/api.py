@@ -176,7 +176,7 @@ async def _kill_at_owner(address: str, actor_id: bytes, *, no_restart: bool) -> 
         ).KillActor
         try:
             await link_call(request, timeout=limits.GCS_CALL_TIMEOUT_S)
-        except Exception as error:  # noqa: BLE001 - an owner that is gone took its actor along
+        except Exception as error:
             if not _is_rpc_error(error):
                 raise
 

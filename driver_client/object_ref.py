@@ -132,7 +132,9 @@ def rebuild(object_id: bytes, owner_address: str) -> ObjectRef[Any]:
         RuntimeError: this process has no runtime (call `init` first).
     """
     if resolve is None:
-        raise RuntimeError("an ObjectRef can only be unpickled in a process that called shoal.init()")
+        raise RuntimeError(
+            "an ObjectRef can only be unpickled in a process that called shoal.init()"
+        )
     ref = resolve(object_id, owner_address)
     serialization.note_reference(ref)
     return ref

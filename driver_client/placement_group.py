@@ -204,7 +204,9 @@ class _Follower:
         if last is None:
             return
         before, after = list(last.bundle_nodes), list(record.bundle_nodes)
-        lost = tuple(i for i, node in enumerate(before) if node and (i >= len(after) or not after[i]))
+        lost = tuple(
+            i for i, node in enumerate(before) if node and (i >= len(after) or not after[i])
+        )
         placed = tuple(
             i for i, node in enumerate(after) if node and (i >= len(before) or before[i] != node)
         )
@@ -286,9 +288,7 @@ def create(
     return group
 
 
-async def _accepted(
-    session: Callable[[], GroupSession], group_id: bytes
-) -> pg.GroupRefusal | None:
+async def _accepted(session: Callable[[], GroupSession], group_id: bytes) -> pg.GroupRefusal | None:
     return await session().until_accepted(group_id)
 
 

@@ -57,12 +57,12 @@ class Worker:
         runtime = self.runtime = Runtime(self._io, self._facts)
         runtime.server = server
         functions = FunctionStore()
-        self.executor = Executor(
-            self._io, runtime.ownership, functions, exit_process=self.leave
-        )
+        self.executor = Executor(self._io, runtime.ownership, functions, exit_process=self.leave)
         self.executor.node_id = start.node_id.hex()
         self.hooks = RuntimeHooks(runtime, print_worker_lines)
-        self.service = PeerService(self._io, runtime.ownership, functions, self.executor, self.hooks)
+        self.service = PeerService(
+            self._io, runtime.ownership, functions, self.executor, self.hooks
+        )
         rpc.add_CoreWorkerServiceServicer_to_server(self.service, server)
         await server.start()
         register = pb.RegisterWorker(
@@ -161,8 +161,8 @@ class Worker:
         deadline = loop.time() + _DRAIN_S
         while loop.time() < deadline and not all(s.is_drained() for s in self.service.streams):
             await asyncio.sleep(0.001)  # bounded: the streams' writers empty them
-        if self.runtime.server is not None:
-            await self.runtime.server.stop(0.05)
+        # The server is not stopped: the process's end closes its connections without a GOAWAY, which
+        # every peer's gRPC would print.
         await self.runtime.close_async(reason)
         self.executor.stop()
         loop.call_later(limits.EXIT_THREADS_WAIT_S, os._exit, 0)

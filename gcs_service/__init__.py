@@ -1,1 +1,1 @@
-"""The GCS: membership, placement groups, detached actors, KV, jobs, demand. One process per cluster."""
+"""The GCS: membership, placement groups, detached actors, KV, jobs, demand; one per cluster."""

@@ -27,7 +27,7 @@ EXIT_ORDERLY = 0
 EXIT_BAD_OPTION = 2
 EXIT_CANNOT_START = 3
 EXIT_STORAGE_LOST = 4
-"""Exit codes: 2 an option is wrong, 3 port or store cannot be opened, 4 the store failed while serving."""
+"""Exit codes: 2 a wrong option, 3 no port or no store, 4 the store failed while serving."""
 
 
 async def serve(settings: GcsSettings) -> int:
@@ -110,7 +110,9 @@ def main(assignments: tuple[str, ...], **options: object) -> None:
         click.echo(f"gcs: {error}", err=True)
         sys.exit(EXIT_BAD_OPTION)
     sys.setswitchinterval(limits.SWITCH_INTERVAL_SECONDS)
-    log.info("gcs_settings", **{name: getattr(settings, name) for name in settings.__struct_fields__})
+    log.info(
+        "gcs_settings", **{name: getattr(settings, name) for name in settings.__struct_fields__}
+    )
     try:
         code = uvloop.run(serve(settings))
     except (OSError, StorageError) as error:

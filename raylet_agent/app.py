@@ -7,10 +7,10 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import click
-import psutil
 
 from cluster_common.transport import auth
 from raylet_agent import exit_codes
@@ -18,8 +18,9 @@ from raylet_agent import settings as s
 from raylet_agent.shell.agent_process import load_entry, run_agent
 
 _MEMORY_SHARE = 0.7
-_EPILOG = """Exit codes: 0 stopped, 1 failed, 2 wrong option, 3 refused by the cluster, 4 the GCS could
-not be reached for gcs_reconnect_timeout_s, 5 the fork server was lost.
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_EPILOG = """Exit codes: 0 stopped, 1 failed, 2 wrong option, 3 refused by the cluster, 4 the GCS
+could not be reached for gcs_reconnect_timeout_s, 5 the fork server was lost.
 
 Example: python -m raylet_agent --gcs-address 127.0.0.1:6380 --num-cpus 4 --labels rack=r1"""
 
@@ -105,7 +106,7 @@ def read_settings(options: dict[str, Any]) -> s.AgentSettings:
         head=options["head"],
         prestart=options["prestart"],
         session_name=s.check_name("--session-name", options["session_name"]),
-        temp_dir=options["temp_dir"] or os.path.join(tempfile.gettempdir(), "shoal"),  # noqa: PTH118 - text
+        temp_dir=options["temp_dir"] or str(Path(tempfile.gettempdir(), "shoal")),
         port_file=options["port_file"],
         worker_entry=s.check_entry(options["worker_entry"]),
         preload=tuple(filter(None, (part.strip() for part in options["preload"].split(",")))),
@@ -116,7 +117,8 @@ def read_settings(options: dict[str, Any]) -> s.AgentSettings:
 
 
 def advertised(host: str) -> str:
-    """The host in the agent's address: that of `--host`, or this machine's own for "all interfaces".
+    """The host in the agent's address: that of `--host`, or this machine's own for "all
+    interfaces".
 
     Raises:
         ValueError: the machine's name has no address.
@@ -132,8 +134,15 @@ def advertised(host: str) -> str:
 
 
 def default_memory() -> int:
-    """70 % of the machine's memory, in bytes."""
-    return int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    """70 % of the memory of the machine, or of the container if that has less, in bytes."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = _CONTAINER_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        limit = ""
+    if limit.isdigit():
+        total = min(total, int(limit))
+    return int(total * _MEMORY_SHARE)
 
 
 def _check_descriptor(descriptor: int) -> None:

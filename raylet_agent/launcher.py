@@ -1,14 +1,16 @@
-"""Forks whole agents from one warmed process: many nodes on one machine in seconds and few megabytes.
+"""Forks whole agents from one warmed process: many nodes on one machine in seconds and few
+megabytes.
 
-`python -m raylet_agent.launcher` imports everything once, never starts gRPC, and takes one JSON object
-a line on standard input:
+`python -m raylet_agent.launcher` imports everything once, never starts gRPC, and takes one JSON
+object a line on standard input:
 
-    {"id": 1, "argv": ["--gcs-address", "127.0.0.1:6380", ...], "env": {"NAME": "value"}, "log": "a.log"}
+    {"id": 1, "argv": ["--gcs-address", "127.0.0.1:6380", ...], "env": {"NAME": "value"}, "log":
+    "a.log"}
 
 `argv` are the agent's options; `env` and `log` (a file for its standard error) may be missing. It
 answers one JSON object a line: `{"id": 1, "pid": 4711}` or `{"id": 1, "error": "..."}`, and
-`{"exited": 4711, "status": 0}` when an agent ended (negative: a signal). At the end of its input, or at
-SIGTERM, all agents are stopped, then it ends. Agents die with it in any case.
+`{"exited": 4711, "status": 0}` when an agent ended (negative: a signal). At the end of its input,
+or at SIGTERM, all agents are stopped, then it ends. Agents die with it in any case.
 """
 
 from __future__ import annotations

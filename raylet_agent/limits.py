@@ -64,6 +64,7 @@ LOG_LINES_QUEUED_MAX = 10_000
 LOG_LINE_BYTES_MAX = 16 * 1024
 LOG_BATCH_LINES_MAX = 500
 LOG_READ_BYTES = 64 * 1024
+LOG_LAST_READS_MAX = 64
 LOG_FILE_BYTES_MAX = 64 * 1024 * 1024
 LOG_PUSH_LINGER_S = 30.0
 """An unused stream of output to a driver is closed after this."""

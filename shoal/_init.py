@@ -203,7 +203,7 @@ def _start_local(node: dict[str, Any]) -> str:
 
 
 def _stop_local() -> None:
-    global _local  # noqa: PLW0603 - the one local cluster of this process
+    global _local
     local, _local = _local, None
     if local is not None:
         local.stop()

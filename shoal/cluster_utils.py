@@ -10,7 +10,6 @@ All agents come from one launcher process, so adding one takes milliseconds.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -258,7 +257,10 @@ class Cluster:
 
     def connect(self, namespace: str | None = None) -> Any:
         """Connects this process as a driver; returns what `shoal.init` returns."""
-        context = _shoal().init(address=self.address, namespace=namespace)
+        # Late, here and below: who only starts a cluster needs no driver.
+        import shoal
+
+        context = shoal.init(address=self.address, namespace=namespace)
         self._connected = True
         return context
 
@@ -313,7 +315,9 @@ class Cluster:
         self._closed = True
         try:
             if self._connected:
-                _shoal().shutdown()
+                import shoal
+
+                shoal.shutdown()
         finally:
             if self._launcher is not None:
                 self._launcher.close()
@@ -331,11 +335,6 @@ class Cluster:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("the cluster was shut down")
-
-
-def _shoal() -> Any:
-    # By name: `shoal` imports much that a process which only starts a cluster does not need.
-    return importlib.import_module("shoal")
 
 
 def _short(node_ids: Sequence[bytes] | set[bytes]) -> str:

@@ -199,6 +199,7 @@ def node_id_from(text: str) -> bytes:
 
 
 def _channel(address: str) -> Any:
+    endpoints.quiet_core()
     return grpc.insecure_channel(address, options=endpoints.CHANNEL_OPTIONS)
 
 

@@ -38,12 +38,21 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
+def quiet_core() -> None:
+    """Keeps gRPC's C core from writing a line for every connection that a stopped peer closes.
+
+    It reads its level at its first use in the process, so this comes before each first use; a level
+    that the user set stays.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
 def make_server(interceptors: Sequence[aio.ServerInterceptor] = ()) -> aio.Server:
     """An aio server bound to the running loop; add services and ports, then start it.
 
     It asks for the token when this process has one.
     """
-    _quiet()
+    quiet_core()
     others = [one for one in interceptors if not isinstance(one, auth.TokenInterceptor)]
     return aio.server(options=SERVER_OPTIONS, interceptors=[*auth.server_interceptors(), *others])
 
@@ -53,16 +62,11 @@ def make_channel(address: str, *, own_connection: bool = False) -> aio.Channel:
 
     `own_connection`: do not share a TCP connection with other channels.
     """
-    _quiet()
+    quiet_core()
     options = CHANNEL_OPTIONS
     if own_connection:
         options = (*options, ("grpc.use_local_subchannel_pool", 1))
     return auth.with_token(aio.insecure_channel(address, options=options))
-
-
-def _quiet() -> None:
-    """gRPC's C core logs ordinary disconnections to stderr unless told otherwise before its start."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 def bind(server: aio.Server, host: str, port: int) -> int:

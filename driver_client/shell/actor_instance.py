@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from driver_client.shell.executor import CreationAnswer, Executor
 
 
-class ActorExit(BaseException):  # noqa: N818 - not an error: control flow like SystemExit
+class ActorExit(BaseException):
     """Raised by `exit_actor` and `__ray_terminate__`."""
 
 
@@ -38,7 +38,9 @@ class Concurrent(Protocol):
 class ActorInstance:
     """Constructed on the main thread; methods are looked up once."""
 
-    def __init__(self, message: pb.CreateActor, functions: FunctionStore, executor: Executor) -> None:
+    def __init__(
+        self, message: pb.CreateActor, functions: FunctionStore, executor: Executor
+    ) -> None:
         self.message = message
         self.instance: Any = None
         self.concurrent: Concurrent | None = None

@@ -21,9 +21,7 @@ _SENTENCES = {
 }
 
 
-def actor_died_error(
-    actor_id: bytes, name: str, death: t.ActorDeath
-) -> exceptions.ActorDiedError:
+def actor_died_error(actor_id: bytes, name: str, death: t.ActorDeath) -> exceptions.ActorDiedError:
     """The error that every later call of a dead actor raises."""
     cause = exceptions.ActorDeathCause(death.cause)
     sentence = _SENTENCES.get(death.cause, "it ended")

@@ -144,7 +144,9 @@ class LeaseClient:
         """First item of a session: who we are and what we hold there."""
         opening = self._make_open()
         opening.is_home = session.address == self.home_address
-        held = [i for i, lease in self._leases.items() if lease.granted and lease.session is session]
+        held = [
+            i for i, lease in self._leases.items() if lease.granted and lease.session is session
+        ]
         opening.held_lease_ids.extend(held)
         return opening
 
@@ -224,7 +226,9 @@ class LeaseClient:
         unknown = set(welcome.unknown_lease_ids)
         for lease_id, lease in list(self._leases.items()):
             if lease_id in unknown:
-                self._end_lease(lease_id, lease, "the agent does not hold this lease any more", gone=False)
+                self._end_lease(
+                    lease_id, lease, "the agent does not hold this lease any more", gone=False
+                )
             elif lease.session is session and not lease.granted:
                 # Idempotent by lease id: a request the agent already has is answered once.
                 session.send(pb.OwnerItem(request=lease.request))

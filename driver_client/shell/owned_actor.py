@@ -60,7 +60,9 @@ class HostTools(Protocol):
 class OwnedActor:
     """Lifecycle, lease and stream of one actor. I/O thread only."""
 
-    def __init__(self, spec: ActorSpec, entry: Entry, client: ActorClient, tools: HostTools) -> None:
+    def __init__(
+        self, spec: ActorSpec, entry: Entry, client: ActorClient, tools: HostTools
+    ) -> None:
         self.spec = spec
         self.entry = entry
         self.client = client

@@ -28,7 +28,9 @@ def _at_once(_object_ids: list[bytes], then: Callable[[], None]) -> None:
 class OwnerServices:
     """Identity of this owner and the one place where results become values."""
 
-    def __init__(self, io: IoThread, owner_id: bytes, make_hello: Callable[[], pb.PeerHello]) -> None:
+    def __init__(
+        self, io: IoThread, owner_id: bytes, make_hello: Callable[[], pb.PeerHello]
+    ) -> None:
         self.io = io
         self.owner_id = ids.OwnerId(owner_id)
         self.sequence = itertools.count(1)
@@ -97,7 +99,9 @@ class OwnerServices:
         else:
             entry.complete(value, entries.VALUE)
 
-    def _adopt(self, connection: PeerConnection, record: CallRecord, detail: pb.ResultDetail) -> None:
+    def _adopt(
+        self, connection: PeerConnection, record: CallRecord, detail: pb.ResultDetail
+    ) -> None:
         """References inside a result live as long as the result; then the worker may let go."""
         assert self.resolve is not None, "the runtime sets this before the first call"
         returns: list[Entry] = [record[3], *(record[3].siblings or ())]

@@ -189,7 +189,9 @@ class Ownership:
             return
         if state.status == pb.OBJECT_STATUS_READY:
             if state.contained:
-                entry.contained = [self.resolve(c.object_id, c.owner_address) for c in state.contained]
+                entry.contained = [
+                    self.resolve(c.object_id, c.owner_address) for c in state.contained
+                ]
             entry.complete(state.value, entries.ERROR if state.is_error else entries.VALUE)
             return
         text = f"object {state.object_id.hex()} was freed by its owner"

@@ -163,9 +163,7 @@ class PeerService(rpc.CoreWorkerServiceServicer):
     def _watch_object(self, stream: PeerStream, object_id: bytes) -> None:
         entry = self._ownership.own.get(key_of(object_id))
         if entry is None:
-            stream.extras().object_states.add(
-                object_id=object_id, status=pb.OBJECT_STATUS_UNKNOWN
-            )
+            stream.extras().object_states.add(object_id=object_id, status=pb.OBJECT_STATUS_UNKNOWN)
             return
         teller = _ObjectTeller(self._io, stream)
         if not entry.add_waiter(teller):

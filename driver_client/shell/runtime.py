@@ -83,7 +83,9 @@ class Runtime:
     def group_session(self) -> GroupSession:
         """The stream for placement groups."""
         if self._groups is None:
-            from cluster_api.v1 import placement_groups_pb2 as pg  # late: most workers need no groups
+            from cluster_api.v1 import (
+                placement_groups_pb2 as pg,
+            )  # late: most workers need no groups
 
             hello = pg.GroupHello(
                 cluster_id=self.facts.cluster_id,

@@ -318,7 +318,9 @@ def _crash_error(record: CallRecord, ended: agent_pb.LeasedWorkerEnded) -> excep
     if ended.cause == agent_pb.WORKER_END_CAUSE_NODE_DIED:
         return exceptions.NodeDiedError(f"{what} (node {node[:12]} died)", node)
     if ended.cause == agent_pb.WORKER_END_CAUSE_PREEMPTED:
-        return exceptions.NodeDiedError(f"{what} (node {node[:12]} was preempted)", node, "PREEMPTED")
+        return exceptions.NodeDiedError(
+            f"{what} (node {node[:12]} was preempted)", node, "PREEMPTED"
+        )
     if ended.cause == agent_pb.WORKER_END_CAUSE_PLACEMENT_GROUP_REMOVED:
         return exceptions.TaskPlacementGroupRemoved(what)
     if ended.cause == agent_pb.WORKER_END_CAUSE_OUT_OF_MEMORY:

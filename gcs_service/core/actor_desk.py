@@ -1,4 +1,4 @@
-"""The counter for actors' names, owners' reports and detached creations. Create-or-fail is one step."""
+"""The counter for actors' names, owners' reports and detached creations."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _in_group(placement: PlacementCore, group_id: bytes, index: int) -> Target |
     bundles = len(record.spec.bundles)
     if index >= bundles:
         return NoTarget(
-            f"bundle index {index}: placement group {group_id.hex()} has bundles 0 .. {bundles - 1}",
+            f"bundle index {index}: placement group {group_id.hex()} has 0 .. {bundles - 1}",
             is_final=True,
         )
     if record.state != pg.PLACEMENT_GROUP_STATE_CREATED:

@@ -1,7 +1,7 @@
-"""Records of actors, for names and lists. Who drives an actor is elsewhere: its owner, or `detached_actors`.
+"""Records of actors, for names and lists. Who drives an actor: its owner, or `detached_actors`.
 
-A name belongs to the id that holds it, so the end of an earlier holder can never free a later one; it is
-free again in the step that writes the death (FIELD_REPORTS O-11).
+A name belongs to the id that holds it, so the end of an earlier holder can never free a later one;
+it is free again in the step that writes the death (FIELD_REPORTS O-11).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ActorTable:
         self._place(record)
 
     def put(self, record: t.ActorRecord) -> list[Write] | None:
-        """A newer record; the rows to write. None: it says nothing new, or the actor is dead already."""
+        """A newer record; the rows to write. None: nothing new, or the actor is dead already."""
         known = self._records.get(record.actor_id)
         if known is not None:
             if known.state == t.ACTOR_STATE_DEAD or known.version >= record.version:

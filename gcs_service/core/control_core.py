@@ -1,7 +1,8 @@
 """The GCS's one decider for nodes, jobs, owners, actors and placement groups.
 
 It owns no fact itself: it routes what happened to the table that owns it, and tells the others what
-follows. All methods run on one thread, take the moment last, and leave their effects for `take_effects`.
+follows. All methods run on one thread, take the moment last, and leave their effects for
+`take_effects`.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ class ControlCore:
         self.jobs = JobTable()
         self.owners = OwnerTombstones()
         self.placement = PlacementCore(dice, identity.epoch)
-        self.groups = GroupDesk(
-            self.placement, self.owners, self._out, self.membership.send
-        )
+        self.groups = GroupDesk(self.placement, self.owners, self._out, self.membership.send)
         self.actors = ActorTable()
         self.detached = DetachedActors(
             self.actors,
@@ -69,7 +68,7 @@ class ControlCore:
         }
 
     def take_effects(self, at: Moment) -> list[Effect]:
-        """Everything to be carried out since the last call: writes first, then the rest in order."""
+        """Everything to be carried out since the last call, in order."""
         self._settle(at)
         effects = list(self._out)
         self._out.clear()
@@ -134,7 +133,9 @@ class ControlCore:
             self._node_died(node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
         self._settle(at)
 
-    def silence_confirmed(self, node_id: bytes, loop_lag_ms: int, reachable: bool, at: Moment) -> None:  # noqa: FBT001 - one fact
+    def silence_confirmed(
+        self, node_id: bytes, loop_lag_ms: int, reachable: bool, at: Moment
+    ) -> None:
         """Back from the I/O loop: the node is dead unless it spoke, or we were late ourselves."""
         liveness = self.membership.liveness
         if not liveness.silence_confirmed(node_id, at.mono_ms):
@@ -222,15 +223,18 @@ class ControlCore:
     # ---- operators
 
     def drain_node(
-        self, node_id: bytes, reason: int, message: str, deadline_ms: int, at: Moment
+        self,
+        node_id: bytes,
+        reason: ns.DrainReason.ValueType,
+        message: str,
+        deadline_ms: int,
+        at: Moment,
     ) -> Refusal | None:
         """No new work on a node from the moment this is acknowledged."""
         entry = self.membership.nodes.get_alive(node_id)
         if entry is None:
             return Refusal(fx.NOT_FOUND, f"there is no living node {node_id.hex()}")
-        command = ns.DrainCommand(
-            reason=ns.DrainReason.Name(reason), message=message, deadline_ms=deadline_ms
-        )
+        command = ns.DrainCommand(reason=reason, message=message, deadline_ms=deadline_ms)
         self.membership.drain(entry, command)
         self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
         self._settle(at)
@@ -238,9 +242,7 @@ class ControlCore:
 
     # ---- inside: items of agents
 
-    def _register(
-        self, session: int, node_id: bytes, request: ns.RegisterNode, at: Moment
-    ) -> None:
+    def _register(self, session: int, node_id: bytes, request: ns.RegisterNode, at: Moment) -> None:
         entry = self.membership.register(session, node_id, request, at)
         if entry is None:
             return

@@ -1,8 +1,8 @@
 """Detached actors: driven by the GCS with the state machine that owners use for theirs.
 
-Placing one: ask the placement core for a node, write the target down, tell the agent. The agent leases a
-worker and runs the constructor by itself, then reports. What happens to nodes, groups and sessions comes
-in as events; nothing here waits.
+Placing one: ask the placement core for a node, write the target down, tell the agent. The agent
+leases a worker and runs the constructor by itself, then reports. What happens to nodes, groups and
+sessions comes in as events; nothing here waits.
 """
 
 from __future__ import annotations
@@ -240,9 +240,7 @@ class DetachedActors:
         self._wait(actor, at)
         self._publish(actor, at)
 
-    def _worker_ended(
-        self, actor: DetachedActor, event: ns.DetachedActorEvent, at: Moment
-    ) -> None:
+    def _worker_ended(self, actor: DetachedActor, event: ns.DetachedActorEvent, at: Moment) -> None:
         machine = actor.machine
         actor.target = None
         cause = event.cause or t.ACTOR_DEATH_CAUSE_WORKER_DIED
@@ -297,7 +295,13 @@ class DetachedActors:
         self._waiting[actor.machine.actor_id] = None
 
     def _kill(
-        self, node_id: bytes, actor_id: bytes, incarnation: int, reason: str, *, graceful: bool = False
+        self,
+        node_id: bytes,
+        actor_id: bytes,
+        incarnation: int,
+        reason: str,
+        *,
+        graceful: bool = False,
     ) -> None:
         kill = ns.KillDetachedActor(
             actor_id=actor_id, incarnation=incarnation, graceful=graceful, reason=reason

@@ -27,7 +27,7 @@ class CloseSession(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeSessionOpened(msgspec.Struct, frozen=True, gc=False):
-    """A welcomed node: from now on it is in the fan-out. `last_revision`: newest change it has seen."""
+    """A welcomed node joins the fan-out. `last_revision`: newest change it has seen."""
 
     session: int
     record: t.NodeRecord

@@ -1,4 +1,4 @@
-"""The counter where processes ask for placement groups: routes requests in, and answers to who asked."""
+"""The counter where processes ask for placement groups; answers go to who asked."""
 
 from __future__ import annotations
 
@@ -132,9 +132,7 @@ class GroupDesk:
 
 
 def _tell_group(session: int, record: pg.PlacementGroupRecord) -> Tell:
-    return Tell(
-        session, GroupAnswer(group=record), ("group", record.spec.placement_group_id)
-    )
+    return Tell(session, GroupAnswer(group=record), ("group", record.spec.placement_group_id))
 
 
 def _answer(session: int, answer: GroupAnswer) -> list[Effect]:

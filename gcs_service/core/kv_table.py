@@ -19,7 +19,7 @@ from gcs_service.core.tables import Write
 
 
 class KvRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One stored value. `expires_wall_ms` 0: never. Wall time, since it outlives the process."""
+    """One stored value. `expires_wall_ms` 0: never; wall time, since it outlives the process."""
 
     value: bytes
     revision: int

@@ -44,9 +44,7 @@ class Membership:
             self.nodes.load(record)
         for entry in self.nodes.alive():
             node_id = entry.record.node_id
-            self.liveness.broken(
-                node_id, at.mono_ms, reachable_ms=limits.RECONNECT_REACHABLE_MS
-            )
+            self.liveness.broken(node_id, at.mono_ms, reachable_ms=limits.RECONNECT_REACHABLE_MS)
             self._out.append(ProbeNode(node_id, entry.record.address, 0))
 
     def send(self, node_id: bytes, item: ns.GcsItem) -> bool:
@@ -83,7 +81,9 @@ class Membership:
         self._out.append(Tell(session, self._welcome(node_id)))
         self._out.append(NodeSessionOpened(session, record, snapshot, request.last_revision))
         if draining and node_id in self._drains:
-            self._out.append(Tell(session, ns.GcsItem(node_id=node_id, drain=self._drains[node_id])))
+            self._out.append(
+                Tell(session, ns.GcsItem(node_id=node_id, drain=self._drains[node_id]))
+            )
         self._out.append(NodeChanged(record, self.nodes.scheduler_address()))
         return entry
 
@@ -108,9 +108,7 @@ class Membership:
         drain = self._drains.pop(node_id, None)
         if draining and drain is not None:
             preempted = drain.reason == ns.DRAIN_REASON_PREEMPTION
-            cause = (
-                t.NODE_DEATH_CAUSE_PREEMPTED if preempted else t.NODE_DEATH_CAUSE_DRAINED_IDLE
-            )
+            cause = t.NODE_DEATH_CAUSE_PREEMPTED if preempted else t.NODE_DEATH_CAUSE_DRAINED_IDLE
         self.liveness.forget(node_id)
         session = before.session
         entry, forgotten = self.nodes.bury(node_id, cause, message, at.wall_ms)
@@ -145,9 +143,7 @@ class Membership:
             if entry is None:
                 continue
             if verdict.ping_nonce is not None:
-                ping = ns.GcsItem(
-                    node_id=verdict.node_id, ping=ns.Ping(nonce=verdict.ping_nonce)
-                )
+                ping = ns.GcsItem(node_id=verdict.node_id, ping=ns.Ping(nonce=verdict.ping_nonce))
                 self._out.append(Tell(entry.session, ping, ("ping", verdict.node_id)))
             else:
                 self._out.append(ConfirmSilence(verdict.node_id, entry.session))

@@ -1,4 +1,4 @@
-"""The nodes of the cluster: records, revisions, sessions, newest snapshots, and who died of what."""
+"""The nodes of the cluster: records, revisions, sessions, newest snapshots, causes of death."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import gcs_pb2 as g
@@ -38,7 +39,7 @@ def status_of(core: ControlCore, at: Moment) -> g.GetStatusResponse:
         pending_groups=[_pending(group) for group in groups if group.state in _UNPLACED],
         groups_by_state=_states(groups),
         actors_by_state={
-            _short(t.ActorState.Name(state), "ACTOR_STATE_"): count
+            _short(t.ActorState.Name(t.ActorState.ValueType(state)), "ACTOR_STATE_"): count
             for state, count in sorted(core.actors.by_state.items())
             if count
         },
@@ -79,7 +80,7 @@ def _sum_resources(
             if node_id and group.state == pg.PLACEMENT_GROUP_STATE_CREATED:
                 resources.add(reserved, bundle.resources.amounts)
     for name, amount in total.items():
-        # Snapshots and groups are two views: between a commit and its snapshot they differ for a moment.
+        # Two views: between a commit and its snapshot they differ for a moment.
         taken = max(amount - available.get(name, 0), 0)
         in_groups = min(reserved.get(name, 0), taken)
         response.total.amounts[name] = amount
@@ -88,9 +89,8 @@ def _sum_resources(
         response.available.amounts[name] = amount - taken
 
 
-def _plain(amounts: object) -> resources.Vector:
-    pairs: dict[str, int] = dict(amounts)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType] - a protobuf map
-    return {name: amount for name, amount in pairs.items() if not resources.is_group_name(name)}
+def _plain(amounts: Mapping[str, int]) -> resources.Vector:
+    return {name: amount for name, amount in amounts.items() if not resources.is_group_name(name)}
 
 
 def _pending(group: pg.PlacementGroupRecord) -> g.PendingGroup:
@@ -110,7 +110,9 @@ def _states(groups: list[pg.PlacementGroupRecord]) -> dict[str, int]:
 def _waiting_actors(core: ControlCore) -> list[ns.DemandEntry]:
     return [
         ns.DemandEntry(
-            resources=request.start.placement_resources, selector=request.scheduling.selector, count=1
+            resources=request.start.placement_resources,
+            selector=request.scheduling.selector,
+            count=1,
         )
         for request in core.detached.waiting()
         if not request.start.placement_group_id

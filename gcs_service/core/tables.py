@@ -1,4 +1,4 @@
-"""Names of the durable tables. A row is a key and opaque bytes; rows of one batch become durable together."""
+"""Names of the durable tables. A row is a key and bytes; a batch becomes durable as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of which group or actor. A watch may come before its topic (a wait overtakes a create)."""
+"""Who wants to hear of which group or actor. A watch may come before its topic exists."""
 
 from __future__ import annotations
 

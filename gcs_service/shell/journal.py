@@ -67,7 +67,7 @@ class Journal:
             except StorageError as error:
                 # Nothing that depends on a lost write may be said: later batches are held back too.
                 self.is_broken = True
-                log.error("storage_failed", error=str(error))
+                log.exception("storage_failed")
                 self._failed(error)
         for lane, outputs in waiting:
             if not self.is_broken:

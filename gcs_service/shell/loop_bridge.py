@@ -57,6 +57,6 @@ class LoopBridge:
             call, args = self._outputs.popleft()
             try:
                 call(*args)
-            except Exception as error:  # noqa: BLE001 - one failing output must not lose the others
-                log.error("output_failed", call=repr(call), exc_info=error)
+            except Exception:
+                log.exception("output_failed", call=repr(call))
         self._wake()

@@ -69,7 +69,7 @@ class ServiceBinder:
         self.names.append(service.full_name)
 
     def _bind(self, method: MethodDescriptor, handle: Callable[..., Any]) -> Any:
-        coders = {
+        coders: dict[str, Any] = {
             "request_deserializer": GetMessageClass(method.input_type).FromString,
             "response_serializer": _serialize,
         }
@@ -92,7 +92,7 @@ class ServiceBinder:
                 status = STATUS_OF_REFUSAL[error.refusal.code]
                 return await context.abort(status, error.refusal.message)
             except AssertionError as error:
-                log.error("broken_invariant", rpc=name, exc_info=error)
+                log.exception("broken_invariant", rpc=name)
                 return await context.abort(
                     grpc.StatusCode.INTERNAL, f"{name} met a broken invariant: {error}"
                 )

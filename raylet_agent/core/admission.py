@@ -1,8 +1,9 @@
 """Where a request goes: granted here, queued here, sent elsewhere, refused (DESIGN section 8).
 
-An agent without the scheduler role grants what it can at once and sends the rest to the scheduler. The
-scheduler prefers its own node, else chooses one by its views, else keeps the request until something
-changes. A request that was sent here because it was chosen (`grant_or_reject`) never goes further.
+An agent without the scheduler role grants what it can at once and sends the rest to the scheduler.
+The scheduler prefers its own node, else chooses one by its views, else keeps the request until
+something changes. A request that was sent here because it was chosen (`grant_or_reject`) never goes
+further.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from cluster_common.resources import Vector
+from raylet_agent import limits
 from raylet_agent.core import answers, endings, worker_pool
 from raylet_agent.core.admission import RETRY, Admission
 from raylet_agent.core.detached import DetachedActors
@@ -28,7 +29,6 @@ from raylet_agent.core.scheduler import Scheduler
 from raylet_agent.core.snapshots import Snapshots
 from raylet_agent.core.timers import Timers
 from raylet_agent.core.worker_pool import WorkerPool
-from raylet_agent import limits
 
 COUNTS = "counts"
 DEDUCTION = "deduction"

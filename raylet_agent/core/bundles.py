@@ -1,8 +1,8 @@
 """Bundles of placement groups on this node: prepare, commit, cancel, return.
 
-Every command is idempotent by (group, attempt). Attempts of a group are numbered; a cancelled attempt
-leaves a tombstone, so a prepare that arrives after its cancel is refused instead of reserving room
-that nobody would ever give back.
+Every command is idempotent by (group, attempt). Attempts of a group are numbered; a cancelled
+attempt leaves a tombstone, so a prepare that arrives after its cancel is refused instead of
+reserving room that nobody would ever give back.
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ DeviceShares = dict[int, int]
 
 
 def choose(free: Mapping[int, int], amount: int) -> DeviceShares | None:
-    """Devices that hold `amount`, None when none do. A fraction takes the fullest device it fits on."""
+    """Devices that hold `amount`, None when none do.
+
+    A fraction takes the fullest device it fits on.
+    """
     if amount < RESOURCE_UNIT:
         best: int | None = None
         for device in sorted(free):

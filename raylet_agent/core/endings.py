@@ -227,6 +227,8 @@ class Endings:
         for lease_id in self._views.deducted():
             if lease_id.startswith(owner_id):
                 self._views.undo(lease_id)
+        if owner is not None and owner.is_driver:
+            self._leasing.pool.job_ended(owner.job_id, now_ms)
         return self._owners.bury(owner_id, now_ms)
 
     def _abandon(self, lease: Lease, message: str, now_ms: int) -> None:

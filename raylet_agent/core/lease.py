@@ -13,8 +13,9 @@ from raylet_agent.core.shape import Shape
 
 
 class LeaseState(enum.IntEnum):
-    """WAITING: for room. STARTING: has room, waits for a worker. GRANTED: has both. ENDING: given back
-    or killed, its worker has not ended yet and the room is still taken."""
+    """WAITING: for room. STARTING: has room, waits for a worker. GRANTED: has both. ENDING: given
+    back or killed, its worker has not ended yet and the room is still taken.
+    """
 
     WAITING = 1
     STARTING = 2

@@ -1,8 +1,8 @@
 """Requests that wait for room: FIFO within a shape, and no shape blocks another.
 
-A pass goes through the heads of all lines in order of arrival; a head that does not fit ends its line
-for this pass only. Waiting requests are found by group, so that what becomes free in a bundle wakes
-only those who wait for it.
+A pass goes through the heads of all lines in order of arrival; a head that does not fit ends its
+line for this pass only. Waiting requests are found by group, so that what becomes free in a bundle
+wakes only those who wait for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The life of leases: asked for, placed, granted, given back.
 
-Resources are taken before a worker is looked for and come back when the lease ended in order, or when
-the killed worker's process is gone: what is free in the books is free on the machine.
+Resources are taken before a worker is looked for and come back when the lease ended in order, or
+when the killed worker's process is gone: what is free in the books is free on the machine.
 """
 
 from __future__ import annotations

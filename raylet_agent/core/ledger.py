@@ -1,8 +1,8 @@
 """The node's resources: one pool, and one pool inside each bundle.
 
 A bundle is a grant of the node's pool and has a pool of its own, from which its leases draw; the
-group resource names of Ray (`CPU_group_<i>_<pg>` ...) are derived from the bundle pools, so they can
-never disagree with them.
+group resource names of Ray (`CPU_group_<i>_<pg>` ...) are derived from the bundle pools, so they
+can never disagree with them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Views of the nodes that an agent with the scheduler role may choose, its own included.
 
-A view is the newest snapshot minus optimistic deductions: leases sent there that the snapshot may not
-contain yet. A deduction ends when the snapshot covers it, the owner says the lease is off, or its time
-is up: each by itself, never a reset of the whole view (FIELD_REPORTS: resets made full nodes look free).
+A view is the newest snapshot minus optimistic deductions: leases sent there that the snapshot may
+not contain yet. A deduction ends when the snapshot covers it, the owner says the lease is off, or
+its time is up: each by itself, never a reset of the whole view (FIELD_REPORTS: resets made full
+nodes look free).
 """
 
 from __future__ import annotations
@@ -186,9 +187,9 @@ def _uncovered(
 ) -> dict[bytes, Deduction]:
     """Deductions that the new snapshot does not contain yet.
 
-    Oldest first, each is covered if the availability fell by at least its amounts since the snapshot
-    before, or if the snapshot came long after it. A release in the same snapshot can hide the fall:
-    then the deduction stays until its time is up, which errs on the safe side.
+    Oldest first, each is covered if the availability fell by at least its amounts since the
+    snapshot before, or if the snapshot came long after it. A release in the same snapshot can hide
+    the fall: then the deduction stays until its time is up, which errs on the safe side.
     """
     if snapshot.version == known.version:
         return dict(known.deductions)

@@ -1,4 +1,7 @@
-"""How a scheduler chooses among nodes with room: hybrid, spread, affinity. No state but the cursor."""
+"""How a scheduler chooses among nodes with room: hybrid, spread, affinity.
+
+No state but the cursor.
+"""
 
 from __future__ import annotations
 

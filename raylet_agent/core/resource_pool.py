@@ -1,7 +1,7 @@
 """A ledger of amounts and devices with named grants: the node's, and each bundle's.
 
-Never negative, never clamped: callers ask `lacks` first, `take` asserts. What a blocked worker lends
-back stays written on its grant, so that the sums always add up.
+Never negative, never clamped: callers ask `lacks` first, `take` asserts. What a blocked worker
+lends back stays written on its grant, so that the sums always add up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class ResourcePool:
 
     Args:
         total: amounts of the pool.
-        devices: per device resource, capacity of each device id; sums to the total of that resource.
+        devices: per device resource, capacity of each device id; sums to the total of that
+        resource.
     """
 
     def __init__(self, total: Vector, devices: Mapping[str, DeviceShares]) -> None:

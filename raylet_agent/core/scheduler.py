@@ -52,7 +52,8 @@ class Scheduler:
 
         Args:
             shape: what it needs.
-            excluded: nodes that rejected it, with the version of the view it was chosen by; they count
+            excluded: nodes that rejected it, with the version of the view it was chosen by; they
+            count
                 again as soon as a newer view came.
         """
         if shape.affinity:

@@ -1,8 +1,9 @@
 """Worker processes by state, and which of them serves which lease.
 
-A lease that has its room waits here for a worker of its environment. Starting workers are promised to
-nobody: whoever registers serves the lease that waits longest. A worker that served a job serves only
-that job afterwards (its loaded code belongs to it); one that served an actor serves nobody.
+A lease that has its room waits here for a worker of its environment. Starting workers are promised
+to
+nobody: whoever registers serves the lease that waits longest. A worker that served a job serves
+only that job afterwards (its loaded code belongs to it); one that served an actor serves nobody.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ class WorkerPool:
         timers: the core's deadlines.
         new_id: source of worker ids.
         ahead: workers kept forked ahead once somebody asked for a lease.
-        start_ahead: fork them at the start of the agent already.
         matched: told when a lease got its worker.
     """
 
@@ -203,6 +203,11 @@ class WorkerPool:
         fresh = sum(1 for w in self._idle.values() if not w.job_id and not w.env_text)
         for _ in range(self._ahead - fresh - len(self._starting.get("", {}))):
             self._spawn("")
+
+    def job_ended(self, job_id: bytes, now_ms: int) -> None:
+        """Idle workers that only served this job are of no use any more."""
+        for worker in [w for w in self._idle.values() if w.job_id == job_id]:
+            self.stop(worker, a.WORKER_END_CAUSE_EXITED, "its job ended", now_ms)
 
     def trim(self, now_ms: int) -> None:
         """Ends workers that were idle for too long, beyond the target."""

@@ -1,9 +1,10 @@
 """The process that forks workers: it imported everything they need and never started gRPC.
 
 Single-threaded, no event loop, reached over one socket pair. It is the parent of all workers, so it
-alone knows for certain when one is gone, and kills by process group before it reaps: a process id can
-not be taken over by a stranger meanwhile. When the agent's end of the socket closes, everything below
-is killed. Descendants that left their group come back here as orphans and go with their worker.
+alone knows for certain when one is gone, and kills by process group before it reaps: a process id
+can not be taken over by a stranger meanwhile. When the agent's end of the socket closes, everything
+below is killed. Descendants that left their group come back here as orphans and go with their
+worker.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class NodeSession:
                 try:
                     await self._one_session(stub)
                 except RefusedByClusterError as error:
+                    if self._leaving:
+                        return exit_codes.OK
                     log.error("refused_by_cluster", reason=str(error))
                     return exit_codes.REFUSED
                 except (grpc.RpcError, asyncio.InvalidStateError) as error:

@@ -27,25 +27,14 @@ class OutputStream:
         self._written_bytes = 0
         self.tail = b""
         os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self.read)
-
-    def read(self) -> None:
-        """Takes what is there."""
-        while self._descriptor >= 0:
-            try:
-                data = os.read(self._descriptor, limits.LOG_READ_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self._close_pipe()
-                return
-            self._take(data)
-            if len(data) < limits.LOG_READ_BYTES:
-                return
+        asyncio.get_running_loop().add_reader(descriptor, self._read_once)
 
     def close(self) -> None:
         """Takes what is left and closes; a last line without an end counts as one."""
-        self.read()
+        # Bounded: a stranger that inherited the pipe may write for ever.
+        for _ in range(limits.LOG_LAST_READS_MAX):
+            if not self._read_once():
+                break
         self._close_pipe()
         if self._rest:
             self._on_lines([self._rest])
@@ -53,6 +42,20 @@ class OutputStream:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _read_once(self) -> bool:
+        """Takes one piece, so that a chatty worker does not keep the loop; False: nothing is there."""
+        if self._descriptor < 0:
+            return False
+        try:
+            data = os.read(self._descriptor, limits.LOG_READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close_pipe()
+            return False
+        self._take(data)
+        return True
 
     def _close_pipe(self) -> None:
         if self._descriptor >= 0:

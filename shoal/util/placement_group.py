@@ -181,4 +181,6 @@ def would_fit(
         on_loss="replace",
         soft_target_node_id=None,
     )
-    return from_message(api.gcs_call(lambda link: link.groups.WouldFit, pg.WouldFitRequest(spec=spec)))
+    return from_message(
+        api.gcs_call(lambda link: link.groups.WouldFit, pg.WouldFitRequest(spec=spec))
+    )

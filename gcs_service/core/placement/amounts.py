@@ -43,6 +43,8 @@ class AmountsTable:
 
     def __init__(self) -> None:
         self._by_key: dict[Items | tuple[Items, DeviceParts], Amounts] = {}
+        self.parsed: dict[bytes, object] = {}
+        """What encoded requests were parsed to (see `request`)."""
         self._count = 0
 
     def intern(self, vector: Mapping[str, int]) -> Amounts:
@@ -69,6 +71,12 @@ class AmountsTable:
         items = tuple(sorted(vector.items()))
         key = (items, devices)
         return self._by_key.get(key) or self._make(key, items, devices)
+
+    def remember(self, encoded: bytes, parsed: object) -> None:
+        """Keeps a parsed request for equal ones."""
+        if len(self.parsed) >= AMOUNTS_MAX:
+            self.parsed.clear()
+        self.parsed[encoded] = parsed
 
     def _make(
         self, key: Items | tuple[Items, DeviceParts], items: Items, devices: DeviceParts

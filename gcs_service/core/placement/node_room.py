@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
 from cluster_common.resources import DEVICE_RESOURCES, is_group_name
 from gcs_service.core.placement.amounts import Amounts
 from gcs_service.core.placement.room_class import DeviceItems, RoomClass, RoomClasses
@@ -115,16 +116,22 @@ class NodeRoom:
             return False
         self.snapshot_version = snapshot.version
         self.applied = max(self.applied, snapshot.applied_reservations)
-        devices = _devices(snapshot)
-        self.base_class = self.classes.intern(_plain(snapshot.available.amounts), devices)
-        total = _plain(snapshot.total.amounts)
-        if total != self.total_class.room:
-            self.total_class = self.classes.intern(total)
+        self.base_class = self._class_of(snapshot.available, _devices(snapshot))
+        self.total_class = self._class_of(snapshot.total, ())
         covered = [number for number in self.reservations if number <= self.applied]
         for number in covered:
             del self.reservations[number]
         self._recount()
         return True
+
+    def _class_of(self, amounts: t.ResourceSet, devices: DeviceItems) -> RoomClass:
+        """Nodes report the same vectors over and over: their bytes lead to the class."""
+        encoded = (amounts.SerializeToString(), devices)
+        found = self.classes.reported.get(encoded)
+        if found is None:
+            found = self.classes.intern(_plain(amounts.amounts), devices)
+            self.classes.remember(encoded, found)
+        return found
 
     def number_command(self) -> int:
         """The next reservation number, for a command without effect on the room."""

@@ -84,26 +84,21 @@ class ListedSpace:
 class DomainTable:
     """Nodes of a pool by the values of one label, or of several nested ones."""
 
-    __slots__ = ("fits", "key", "spaces")
+    __slots__ = ("_value_of", "fits", "key", "spaces")
 
     def __init__(self, key: DomainKey) -> None:
         self.key = key
         self.spaces: dict[DomainValue, ListedSpace] = {}
+        self._value_of: dict[NodeRoom, DomainValue] = {}
         self.fits: dict[tuple[int, bool], DomainFits] = {}
 
-    def value_of(self, node: NodeRoom) -> DomainValue | None:
-        """The node's domain; None when it lacks a label."""
-        labels = node.labels
-        try:
-            return tuple(labels[label] for label in self.key)
-        except KeyError:
-            return None
-
     def add(self, node: NodeRoom, room: RoomClass) -> None:
-        """The node came."""
-        value = self.value_of(node)
-        if value is None:
+        """The node came. Without one of the labels it is in no domain."""
+        labels = node.labels
+        if any(label not in labels for label in self.key):
             return
+        value = tuple(labels[label] for label in self.key)
+        self._value_of[node] = value
         space = self.spaces.get(value)
         if space is None:
             space = self.spaces[value] = ListedSpace()
@@ -113,7 +108,7 @@ class DomainTable:
 
     def remove(self, node: NodeRoom, room: RoomClass) -> None:
         """The node went."""
-        value = self.value_of(node)
+        value = self._value_of.pop(node, None)
         if value is None:
             return
         space = self.spaces[value]
@@ -125,7 +120,7 @@ class DomainTable:
 
     def move(self, node: NodeRoom, before: RoomClass, after: RoomClass) -> None:
         """The node's class changed."""
-        value = self.value_of(node)
+        value = self._value_of.get(node)
         if value is None:
             return
         space = self.spaces[value]

@@ -94,6 +94,17 @@ def _check_names(spec: pg.PlacementGroupSpec) -> None:
 
 
 def _shape(index: int, bundle: pg.BundleSpec, table: AmountsTable) -> Shape:
+    """Bundles of a group are alike as a rule: the bytes of one lead to its shape without parsing."""
+    encoded = bundle.SerializeToString()
+    found = table.parsed.get(encoded)
+    if found is None:
+        found = _parse_shape(index, bundle, table)
+        table.remember(encoded, found)
+    assert isinstance(found, Shape)
+    return found
+
+
+def _parse_shape(index: int, bundle: pg.BundleSpec, table: AmountsTable) -> Shape:
     vector = dict(bundle.resources.amounts)
     amounts = table.intern(vector)
     if not amounts.items:

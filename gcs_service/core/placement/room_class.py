@@ -107,6 +107,8 @@ class RoomClasses:
     def __init__(self) -> None:
         self._by_key: dict[tuple[tuple[tuple[str, int], ...], DeviceItems], RoomClass] = {}
         self._count = 0
+        self.reported: dict[tuple[bytes, DeviceItems], RoomClass] = {}
+        """What reported vectors were interned to, by their bytes (see `node_room`)."""
         self.empty = self.intern({}, ())
 
     def intern(self, room: Mapping[str, int], devices: DeviceItems = ()) -> RoomClass:
@@ -120,7 +122,14 @@ class RoomClasses:
             for forgotten in self._by_key.values():
                 forgotten.forget()
             self._by_key.clear()
+            self.reported.clear()
         self._count += 1
         made = RoomClass(self, self._count, dict(items), devices)
         self._by_key[key] = made
         return made
+
+    def remember(self, encoded: tuple[bytes, DeviceItems], room: RoomClass) -> None:
+        """Keeps the class of a reported vector."""
+        if len(self.reported) >= ROOM_CLASSES_MAX:
+            self.reported.clear()
+        self.reported[encoded] = room

@@ -92,9 +92,7 @@ class ActorService:
 
         return g.GcsKillActorResponse(found=await self._host.ask(answer))
 
-    async def watch_actors(
-        self, _requests: object, context: aio.ServicerContext[Any, Any]
-    ) -> None:
+    async def watch_actors(self, _requests: object, context: aio.ServicerContext[Any, Any]) -> None:
         """States of the actors asked for, as they change."""
 
         async def write(records: Sequence[t.ActorRecord]) -> None:

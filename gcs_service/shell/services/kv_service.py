@@ -35,9 +35,7 @@ class KvService:
 
     async def get(self, request: g.KvGetRequest) -> g.KvGetResponse:
         """One value."""
-        row = await self._host.ask(
-            lambda at: self._table.get(request.namespace, request.key, at)
-        )
+        row = await self._host.ask(lambda at: self._table.get(request.namespace, request.key, at))
         if row is None:
             return g.KvGetResponse(found=False)
         return g.KvGetResponse(found=True, value=row.value, revision=row.revision)
@@ -45,9 +43,7 @@ class KvService:
     async def multi_get(self, request: g.KvMultiGetRequest) -> g.KvMultiGetResponse:
         """Those of the keys that exist."""
         rows = await self._host.ask(
-            lambda at: [
-                (key, self._table.get(request.namespace, key, at)) for key in request.keys
-            ]
+            lambda at: [(key, self._table.get(request.namespace, key, at)) for key in request.keys]
         )
         entries = [
             g.KvEntry(key=key, value=row.value, revision=row.revision)
@@ -74,7 +70,5 @@ class KvService:
 
     async def exists(self, request: g.KvExistsRequest) -> g.KvExistsResponse:
         """Whether a key has a value."""
-        row = await self._host.ask(
-            lambda at: self._table.get(request.namespace, request.key, at)
-        )
+        row = await self._host.ask(lambda at: self._table.get(request.namespace, request.key, at))
         return g.KvExistsResponse(exists=row is not None)

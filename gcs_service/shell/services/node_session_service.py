@@ -66,9 +66,7 @@ class NodeSessionService:
                 core = self._host.core
                 self._host.post(core.node_session_closed, session.number, list(node_ids))
 
-    def _route(
-        self, session: int, frame: ns.AgentFrame, node_ids: dict[bytes, None]
-    ) -> None:
+    def _route(self, session: int, frame: ns.AgentFrame, node_ids: dict[bytes, None]) -> None:
         self.frames_in += 1
         self.items_in += len(frame.items)
         for_core: list[ns.AgentItem] = []

@@ -1,4 +1,4 @@
-"""StatusService and AutoscalerStateService: one look at the core, then demand and meters are added."""
+"""StatusService and AutoscalerStateService: one look at the core, then demand and meters."""
 
 from __future__ import annotations
 

@@ -28,9 +28,7 @@ class World:
         self.auto_register = True
         self.auto_kill = True
         labels = {"rack": "r1"}
-        facts = NodeFacts(
-            HERE, "here:1", "node", "host", labels, False, scheduler, "gcs:1", 7, 1
-        )
+        facts = NodeFacts(HERE, "here:1", "node", "host", labels, False, scheduler, "gcs:1", 7, 1)
         total = vector(amounts or {"CPU": 4})
         numbers = count(1)
         new_id = lambda: b"w" * 8 + next(numbers).to_bytes(8, "big")

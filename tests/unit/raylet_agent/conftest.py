@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.unit.raylet_agent.agent_world import World
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.raylet_agent.agent_world import HERE, JOB, OTHER, OWNER, World, lease_id, request
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
 from raylet_agent import limits
+from tests.unit.raylet_agent.agent_world import HERE, JOB, OTHER, OWNER, World, lease_id, request
 
 
 def test_a_lease_is_granted_when_there_is_room(world):
@@ -339,3 +339,12 @@ def test_idle_workers_beyond_the_target_end_after_a_while(world):
     exits = [command for _, command in world.worker_commands if command.HasField("exit")]
     assert len(exits) == 3
     assert JOB
+
+
+def test_idle_workers_of_a_driver_that_died_end_with_it(world):
+    lease = world.ask(1)
+    worker = world.items("grant")[0].worker_id
+    world.give_back(lease)
+    world.send(OWNER, a.OwnerItem(closing=a.OwnerClosing(reason="done")))
+    assert world.killed == [worker]
+    assert len(world.core.pool) == 0
