@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import report
-from benchmarks.part_run import medians, run_part
+from benchmarks.part_run import emit_medians, run_part
 
 ROUNDS = 5
 
@@ -14,7 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="deaths")
     rounds: int = parser.parse_args().rounds
-    report.emit_all(medians(run_part("shoal", "restart", "--rounds", str(rounds))))
+    emit_medians(run_part("shoal", "restart", "--rounds", str(rounds)))
 
 
 if __name__ == "__main__":

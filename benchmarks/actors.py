@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import report
-from benchmarks.part_run import medians, run_part
+from benchmarks.part_run import emit_medians, run_part
 
 COUNT = 50
 ROUNDS = 3
@@ -20,11 +19,10 @@ def main() -> None:
     rounds: int = arguments.rounds
     flags = ["--count", str(arguments.count), "--rounds", str(rounds)]
     if arguments.warm:
-        rows = list(run_part("shoal", "actors_warm", *flags))
+        emit_medians(run_part("shoal", "actors_warm", *flags))
     else:
         # A cold pool exists once a start, so each sample starts a cluster.
-        rows = [row for _ in range(rounds) for row in run_part("shoal", "actors", *flags)]
-    report.emit_all(medians(rows))
+        emit_medians(row for _ in range(rounds) for row in run_part("shoal", "actors", *flags))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import report
-from benchmarks.part_run import medians, run_part
+from benchmarks.part_run import emit_medians, run_part
 from benchmarks.work.gang import GROUP_BUNDLES
 
 NODES = 36
@@ -23,7 +22,7 @@ def main() -> None:
         parser.error(f"--nodes {arguments.nodes}: at least {GROUP_BUNDLES}, one group's bundles")
     flags = ["--nodes", str(arguments.nodes), "--rounds", str(arguments.rounds)]
     flags += ["--idle-window", str(arguments.idle_window)]
-    report.emit_all(medians(run_part("shoal", "gang", *flags)))
+    emit_medians(run_part("shoal", "gang", *flags))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks.report import Row, median_of, parse
+from benchmarks.report import Row, emit_all, median_of, parse
 
 PROJECT = Path(__file__).resolve().parent.parent
 PART_DEADLINE_S = 900.0
@@ -59,6 +59,16 @@ def medians(rows: Iterable[Row]) -> list[Row]:
         Row(name, median_of(each), each[0].unit, each[0].params | {"samples": len(each)})
         for name, each in samples.items()
     ]
+
+
+def emit_medians(rows: Iterable[Row]) -> None:
+    """Print the medians of the rows, also of those that came before a failure."""
+    seen: list[Row] = []
+    try:
+        for row in rows:
+            seen.append(row)  # noqa: PERF402 - `extend` would lose them at an error
+    finally:
+        emit_all(medians(seen))
 
 
 def _environment() -> dict[str, str]:

@@ -2,21 +2,21 @@
 
     python -m benchmarks.pg_choose --nodes 10000 --groups 555 --bundles 18
 
-JSON lines on stdout, everything else on stderr. `choose_total_s`: choosing and reserving for all groups,
-one rack each, one bundle a node. `choose_fragmented_total_s`: the same with a different free vector on every
-node. `create_total_s`: the whole `create` call, with commands and records. `choose_one_freed_ms`: a full
-cluster, 2,000 waiting groups in 41 shapes, one node's room comes back: until the core has decided.
+JSON lines on stdout, everything else on stderr. `choose_total_s`: choosing and reserving for all
+groups, one rack each, one bundle a node. `choose_fragmented_total_s`: the same with a different
+free vector on every node. `create_total_s`: the whole `create` call, with commands and records.
+`choose_one_freed_ms`: a full cluster, 2,000 waiting groups in 41 shapes, one node's room comes
+back: until the core has decided.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
-import sys
 import time
 
+from benchmarks.report import Row, emit, note
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
@@ -30,10 +30,6 @@ from gcs_service.core.placement.state import PlacementState
 UNIT = 10_000
 WAITING_GROUPS = 2_000
 WAITING_SHAPES = 41
-
-
-def emit(name: str, value: float, unit: str, **params: object) -> None:
-    print(json.dumps({"name": name, "value": round(value, 6), "unit": unit, "params": params}))
 
 
 def snapshot(version: int, free: dict[str, int], total: dict[str, int]) -> ns.ResourceSnapshot:
@@ -66,9 +62,7 @@ def fill(core: PlacementCore, nodes: int, rack: int, *, fragmented: bool) -> Non
         if fragmented:
             free["memory"] = dice.randrange(256 * UNIT, 512 * UNIT)
         labels = {"rack": f"r{number // rack}"}
-        core.node_joined(
-            node_id(number), f"h:{number}", labels, snapshot(1, free, total), [], 0
-        )
+        core.node_joined(node_id(number), f"h:{number}", labels, snapshot(1, free, total), [], 0)
 
 
 def state_of(core: PlacementCore) -> PlacementState:
@@ -133,17 +127,25 @@ def main() -> None:
     args = parser.parse_args()
     if args.groups * args.bundles > args.nodes:
         parser.error(f"{args.groups} groups of {args.bundles} need more than {args.nodes} nodes")
-    size = {"nodes": args.nodes, "groups": args.groups, "bundles": args.bundles}
-    print("choosing for all groups ...", file=sys.stderr)
-    emit("choose_total_s", choose_total(args, fragmented=False), "s", **size)
-    emit("choose_fragmented_total_s", choose_total(args, fragmented=True), "s", **size)
+    size: dict[str, object] = {
+        "nodes": args.nodes,
+        "groups": args.groups,
+        "bundles": args.bundles,
+    }
+    note("choosing for all groups ...")
+    emit(Row("choose_total_s", choose_total(args, fragmented=False), "s", size))
+    emit(Row("choose_fragmented_total_s", choose_total(args, fragmented=True), "s", size))
     seconds, commands = create_total(args)
-    emit("create_total_s", seconds, "s", **size, commands=commands)
-    print("one node freed ...", file=sys.stderr)
+    emit(Row("create_total_s", seconds, "s", {**size, "commands": commands}))
+    note("one node freed ...")
     samples = one_freed(args)
-    waiting = {"nodes": args.nodes, "waiting": WAITING_GROUPS, "shapes": WAITING_SHAPES}
-    emit("choose_one_freed_ms", statistics.median(samples), "ms", **waiting)
-    emit("choose_one_freed_max_ms", max(samples), "ms", **waiting)
+    waiting: dict[str, object] = {
+        "nodes": args.nodes,
+        "waiting": WAITING_GROUPS,
+        "shapes": WAITING_SHAPES,
+    }
+    emit(Row("choose_one_freed_ms", statistics.median(samples), "ms", waiting))
+    emit(Row("choose_one_freed_max_ms", max(samples), "ms", waiting))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import report
-from benchmarks.part_run import medians, run_part
+from benchmarks.part_run import emit_medians, run_part
 
 ROUNDS = 5
 
@@ -14,8 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="cold starts")
     rounds: int = parser.parse_args().rounds
-    rows = [row for _ in range(rounds) for row in run_part("shoal", "startup")]
-    report.emit_all(medians(rows))
+    emit_medians(row for _ in range(rounds) for row in run_part("shoal", "startup"))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 The entry is a function `entry(start: WorkerStart) -> None`, given to the agent by name as
 `module:function`. When it is called, the process already is its own process group, its standard
-output and error go to the agent's pipes, `env` is in `os.environ`, `random` is seeded anew and signal
-handlers are the default ones. It was forked from a process that imported grpc and never started it.
-When the entry returns, the worker exits with status 0; an exception is printed and gives status 1.
+output and error go to the agent's pipes, `env` is in `os.environ`, `random` is seeded anew and
+signal handlers are the default ones. It was forked from a process that imported grpc and never
+started it. When the entry returns, the worker exits with status 0; an exception is printed and
+gives status 1.
 """
 
 from __future__ import annotations

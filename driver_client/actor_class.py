@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import structlog
 
 from cluster_api.v1 import gcs_pb2 as gcs
@@ -22,10 +21,12 @@ from driver_client.actor_handle import (
 )
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
+from driver_client.source_files import source_file
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.core.call import CallExtra, FunctionBody, function_body
-from driver_client.core.entry import Entry
-from driver_client.object_ref import ObjectRef
+from driver_client.object_ref import ObjectRef, entry_of
+from driver_client.objects import serialization
+from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.actor_messages import creation_message
 from driver_client.shell.runtime import Runtime
@@ -44,11 +45,13 @@ class ActorClass(Generic[C]):
         self._options = options
         self._body: FunctionBody | None = None
         self._surface: tuple[dict[str, dict[str, Any]], bool] | None = None
+        self.__wrapped__ = class_
         self.__name__ = class_.__name__
         self.__doc__ = class_.__doc__
         self.__module__ = class_.__module__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> C:
+    def __call__(self, *_args: Any, **_kwargs: Any) -> C:
+        """Not allowed: instances live in workers."""
         raise TypeError(
             f"actors cannot be instantiated directly: use {self._class.__name__}.remote()"
         )
@@ -97,7 +100,9 @@ class ActorClass(Generic[C]):
         methods, is_async = self._methods()
         if self._body is None:
             name = f"{self._class.__module__}.{self._class.__qualname__}"
-            self._body = function_body(cloudpickle.dumps(self._class), name)
+            self._body = function_body(
+                serialization.dumps_by_value(self._class), name, source_file(self._class)
+            )
         key = strategies.scheduling_key(options, for_actor=True, name=self._class.__name__)
         namespace = options.get("namespace") or facts.namespace
         key.request.namespace = namespace
@@ -162,10 +167,10 @@ class ActorClass(Generic[C]):
             actor=record, get_if_exists=bool(self._options.get("get_if_exists"))
         )
         answer = await link.call(link.actors.RegisterNamedActor, request)
-        return self._unless_created(answer.created, answer.existing, spec)
+        return self._unless_created(answer.existing, spec, created=answer.created)
 
     def _unless_created(
-        self, created: bool, existing: t.ActorRecord, spec: ActorSpec
+        self, existing: t.ActorRecord, spec: ActorSpec, *, created: bool
     ) -> ActorHandle | None:
         if created:
             return None
@@ -211,7 +216,7 @@ class ActorClass(Generic[C]):
         """The GCS restarts the actor after we are gone: its arguments must be values by then."""
         waiting: list[Entry] = []
         for _, ref in extra.arguments:
-            entry: Entry = ref._entry  # noqa: SLF001 - own reference  # pyright: ignore[reportPrivateUsage]
+            entry = entry_of(ref)
             runtime.ownership.fetch(entry)
             waiting.append(entry)
         runtime.blocking.until_complete(waiting, None)
@@ -249,7 +254,7 @@ class ActorClass(Generic[C]):
         )
         link = runtime.gcs()
         answer = await link.call(link.actors.CreateDetachedActor, message)
-        return self._unless_created(answer.created, answer.existing, spec)
+        return self._unless_created(answer.existing, spec, created=answer.created)
 
 
 def _start(runtime: Runtime, spec: ActorSpec, entry: Entry, client: ActorClient) -> None:

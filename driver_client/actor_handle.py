@@ -1,4 +1,7 @@
-"""Handles of actors: what users call. A handle counts as a reference to the actor's creation object."""
+"""Handles of actors: what users call.
+
+A handle counts as a reference to the actor's creation object.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ import msgspec
 from cluster_common import ids
 from driver_client import exceptions, object_ref, process
 from driver_client.arguments import pack
-from driver_client.core import entry as entries
 from driver_client.core import options as option_rules
-from driver_client.core import serialization
 from driver_client.core.call import CallTemplate
-from driver_client.core.entry import Entry
-from driver_client.object_ref import ObjectRef
+from driver_client.core.shapes import is_list
+from driver_client.object_ref import ObjectRef, entry_of
+from driver_client.objects import entry as entries
+from driver_client.objects import serialization
 from driver_client.shell.actor_client import ActorClient
 
 if TYPE_CHECKING:
@@ -70,7 +73,8 @@ class ActorMethod:
         self._client: ActorClient | None = None
         self._limit = -1
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Not allowed: the actor lives in another process."""
         raise TypeError(
             f"actor methods cannot be called directly: use {self._template.method_name}.remote()"
         )
@@ -82,7 +86,7 @@ class ActorMethod:
             runtime = self._bind_runtime()
         client = self._client
         assert client is not None, "bound above"
-        if self._limit > 0 and client.outstanding + len(client.queue) >= self._limit:
+        if self._limit > 0 and not client.reserve(self._limit):
             raise exceptions.PendingCallsLimitExceeded(
                 f"{client.outstanding} calls of {client.name} are pending, "
                 f"max_pending_calls is {self._limit}"
@@ -124,19 +128,22 @@ def _template(
 ) -> CallTemplate:
     retries = options.get("max_task_retries")
     returns = options.get("num_returns")
-    rule = options.get("retry_exceptions") or False
+    rule: Any = options.get("retry_exceptions") or False
     return CallTemplate(
         method_name=name,
         call_name=call_name,
         num_returns=1 if returns is None else returns,
         max_retries=default_retries if retries is None else retries,
-        retry_exceptions=tuple(rule) if isinstance(rule, list) else rule,
+        retry_exceptions=tuple(rule) if is_list(rule) else rule,
         concurrency_group=options.get("concurrency_group") or "",
     )
 
 
 class ActorHandle:
-    """Methods of the actor's class are attributes. Picklable: a copy elsewhere borrows the actor."""
+    """Methods of the actor's class are attributes.
+
+    Picklable: a copy elsewhere borrows the actor.
+    """
 
     def __init__(self, facts: HandleFacts, ref: ObjectRef[Any] | None) -> None:
         self._facts = facts
@@ -228,7 +235,7 @@ def handle_from_record(data: bytes) -> ActorHandle:
     if facts.owner_address and object_ref.resolve is not None and not own:
         ref = object_ref.resolve(ids.object_id(facts.actor_id), facts.owner_address)
         serialization.note_reference(ref)
-        entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        entry = entry_of(ref)
         if entry.state == entries.ERROR:
             error = serialization.loads(entry.data)
             if isinstance(error, exceptions.ObjectFreedError):

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
 from cluster_api.v1 import gcs_pb2 as gcs
-from cluster_api.v1 import types_pb2 as t
-from cluster_common import resources
 from cluster_common.transport.endpoints import make_channel
 from driver_client import exceptions, limits, placement_group, process
 from driver_client.actor_handle import ActorHandle, handle_from_record
-from driver_client.core import entry as entries
-from driver_client.core import serialization
-from driver_client.core.entry import Entry
-from driver_client.object_ref import ObjectRef, open_entry
-from driver_client.shell.gcs_link import GcsLink
+from driver_client.cluster_view import ask
+from driver_client.core.shapes import is_list
+from driver_client.object_ref import ObjectRef, entry_of, open_entry
+from driver_client.objects import entry as entries
+from driver_client.objects import serialization
+from driver_client.objects.entry import Entry
 from driver_client.shell.runtime import Runtime
-
-T = TypeVar("T")
-
-_entry_of = attrgetter("_entry")
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
@@ -37,16 +31,16 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     if timeout is not None and timeout < 0:
         raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")
     if isinstance(object_refs, ObjectRef):
-        entry: Entry = _entry_of(object_refs)
+        entry = entry_of(object_refs)  # pyright: ignore[reportUnknownArgumentType] - narrowed from Any
         if entry.state == entries.PENDING:
             _block([entry], timeout)
         return open_entry(entry)
-    if not isinstance(object_refs, list):
+    if not is_list(object_refs):
         raise TypeError(f"get takes an ObjectRef or a list of them, not {_kind(object_refs)}")
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"get takes ObjectRefs; the list holds {_kind(ref)}")
-    wanted: list[Entry] = list(map(_entry_of, object_refs))
+    wanted: list[Entry] = list(map(entry_of, object_refs))
     if any(entry.state == entries.PENDING for entry in wanted):
         _block(wanted, timeout)
     for entry in wanted:
@@ -115,7 +109,7 @@ def wait(
     if not refs:
         return [], []
     try:
-        wanted: list[Entry] = list(map(_entry_of, refs))
+        wanted: list[Entry] = list(map(entry_of, refs))
     except AttributeError:
         raise TypeError("wait takes ObjectRefs; the list holds something else") from None
     if len(set(wanted)) != len(wanted):
@@ -146,7 +140,9 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
         ValueError: not an actor handle.
     """
     if not isinstance(actor, ActorHandle):
-        raise ValueError(f"kill takes an actor handle, not {_kind(actor)}")
+        raise ValueError(  # noqa: TRY004 - Ray raises this
+            f"kill takes an actor handle, not {_kind(actor)}"
+        )
     runtime = process.get_runtime()
     facts = actor._facts  # noqa: SLF001 - the handle's own API  # pyright: ignore[reportPrivateUsage]
     if facts.owner_address == runtime.facts.own_address:
@@ -202,7 +198,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     runtime = process.get_runtime()
     space = namespace or runtime.facts.namespace
     request = gcs.GetNamedActorRequest(name=name, namespace=space)
-    answer = runtime.io.call(_ask(runtime, lambda link: link.actors.GetNamedActor, request))
+    answer = runtime.io.call(ask(runtime, lambda link: link.actors.GetNamedActor, request))
     if not answer.found:
         raise exceptions.ActorHandleNotFoundError(
             f"there is no actor named {name!r} in namespace {space!r}"
@@ -216,74 +212,10 @@ def list_named_actors(*, all_namespaces: bool = False) -> list[Any]:
     request = gcs.ListNamedActorsRequest(
         namespace=runtime.facts.namespace, all_namespaces=all_namespaces
     )
-    answer = runtime.io.call(_ask(runtime, lambda link: link.actors.ListNamedActors, request))
+    answer = runtime.io.call(ask(runtime, lambda link: link.actors.ListNamedActors, request))
     if all_namespaces:
         return [{"name": row.name, "namespace": row.namespace} for row in answer.names]
     return [row.name for row in answer.names]
-
-
-async def _ask(
-    runtime: Runtime, method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any
-) -> T:
-    link = runtime.gcs()
-    return await link.call(method(link), request)
-
-
-def gcs_call(method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any) -> T:
-    """One unary call to the GCS from a user thread."""
-    runtime = process.get_runtime()
-    return runtime.io.call(_ask(runtime, method, request))
-
-
-def node_records() -> list[t.NodeRecord]:
-    """All nodes the GCS knows, dead ones included."""
-    return list(gcs_call(lambda link: link.nodes.GetAllNodes, gcs.GetAllNodesRequest()).nodes)
-
-
-def nodes() -> list[dict[str, Any]]:
-    """All nodes as Ray lists them; resources are empty for dead ones."""
-    return [_node_row(node) for node in node_records()]
-
-
-def _node_row(node: t.NodeRecord) -> dict[str, Any]:
-    host, _, port = node.address.rpartition(":")
-    alive = node.state != t.NODE_STATE_DEAD
-    return {
-        "NodeID": node.node_id.hex(),
-        "Alive": alive,
-        "alive": alive,
-        "NodeManagerAddress": host,
-        "NodeManagerHostname": node.hostname,
-        "NodeManagerPort": int(port or 0),
-        "ObjectManagerPort": 0,
-        "ObjectStoreSocketName": "",
-        "RayletSocketName": "",
-        "MetricsExportPort": 0,
-        "NodeName": node.node_name,
-        "DeathReason": int(node.death_cause),
-        "DeathReasonMessage": node.death_message,
-        "Resources": resources.floats(node.total.amounts) if alive else {},
-        "Labels": dict(node.labels),
-        "Draining": node.state == t.NODE_STATE_DRAINING,
-    }
-
-
-def cluster_resources() -> dict[str, float]:
-    """Sum of the totals of all nodes that are alive."""
-    return _sum([node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD])
-
-
-def available_resources() -> dict[str, float]:
-    """Sum of what is free on all nodes that are alive."""
-    alive = [node for node in node_records() if node.state != t.NODE_STATE_DEAD]
-    return _sum([node.available.amounts for node in alive])
-
-
-def _sum(parts: list[Any]) -> dict[str, float]:
-    total: resources.Vector = {}
-    for part in parts:
-        resources.add(total, part)
-    return resources.floats(total)
 
 
 def exit_actor() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from driver_client.core import serialization
 from driver_client.core.call import CallExtra
-from driver_client.object_ref import ObjectRef
+from driver_client.object_ref import AnyRef
+from driver_client.objects import serialization
 
 
 def pack(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, CallExtra | None]:
     """(payload, what only calls with references have).
 
-    References that are arguments themselves are replaced by their values before the call; references
-    inside other arguments stay references.
+    References that are arguments themselves are replaced by their values before the call;
+    references inside other arguments stay references.
 
     Raises:
         TypeError: an argument cannot be pickled; names it.
@@ -22,15 +22,15 @@ def pack(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, CallExtr
         return b"", None
     top: list[tuple[int, Any]] = []
     for position, value in enumerate(args):
-        if type(value) is ObjectRef:
+        if type(value) is AnyRef:
             top.append((position, value))
     if kwargs:
         for position, value in enumerate(kwargs.values(), len(args)):
-            if type(value) is ObjectRef:
+            if type(value) is AnyRef:
                 top.append((position, value))
     if top:
-        args = tuple(None if type(value) is ObjectRef else value for value in args)
-        kwargs = {k: None if type(v) is ObjectRef else v for k, v in kwargs.items()}
+        args = tuple(None if type(value) is AnyRef else value for value in args)
+        kwargs = {k: None if type(v) is AnyRef else v for k, v in kwargs.items()}
     try:
         payload, contained = serialization.dumps_with_references((args, kwargs))
     except Exception as error:

@@ -23,7 +23,7 @@ from driver_client.shell.driver_hooks import RuntimeHooks
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.gcs_link import GcsLink
 from driver_client.shell.io_thread import IoThread
-from driver_client.shell.log_printer import print_worker_lines
+from driver_client.shell.log_printer import print_worker_lines, quiet_for_s
 from driver_client.shell.peer_service import PeerService
 from driver_client.shell.process_facts import ProcessFacts
 from driver_client.shell.runtime import Runtime
@@ -100,8 +100,22 @@ async def _goodbye(runtime: Runtime) -> None:
     except exceptions.RayError:
         pass  # the GCS is away: our agent's word about the lost driver ends the job
     await runtime.close_async("the driver called shutdown")
+    await _last_output(runtime)
     if runtime.server is not None:
         await runtime.server.stop(0)
+
+
+async def _last_output(runtime: Runtime) -> None:
+    """What workers printed before they were ended is still on its way through their agents."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    if not runtime.facts.log_to_driver or not runtime.has_leases:
+        return
+    while loop.time() < start + limits.LAST_OUTPUT_MAX_S:
+        quiet_s = min(loop.time() - start, quiet_for_s())
+        if quiet_s >= limits.LAST_OUTPUT_QUIET_S:
+            return
+        await asyncio.sleep(limits.LAST_OUTPUT_QUIET_S - quiet_s)
 
 
 async def _connect(

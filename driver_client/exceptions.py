@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+from driver_client.objects import serialization
 
 
 class ActorDeathCause(enum.Enum):
@@ -92,7 +92,8 @@ class RayTaskError(RayError):
         self.pid = pid
         self.node_id = node_id
         self.cause_name = cause_name
-        super().__init__(function_name, traceback_str)
+        # Not super(): in the dual class below the next one is the user's, with arguments of its own.
+        Exception.__init__(self, function_name, traceback_str)
 
     def __str__(self) -> str:
         return (
@@ -123,7 +124,7 @@ class RayTaskError(RayError):
 def _dual_error(error: RayTaskError, cause: BaseException) -> RayTaskError:
     cause_class = type(cause)
 
-    class TaskErrorOf(RayTaskError, cause_class):  # pyright: ignore[reportUntypedBaseClass, reportGeneralTypeIssues]
+    class TaskErrorOf(RayTaskError, cause_class):
         """Both a RayTaskError and the class the user raised."""
 
         def __init__(self) -> None:
@@ -152,7 +153,8 @@ def _dual_error(error: RayTaskError, cause: BaseException) -> RayTaskError:
     try:
         return TaskErrorOf()
     except TypeError:
-        # Classes that insist on their own __new__ arguments cannot be combined: the plain error serves.
+        # Classes that insist on their own __new__ arguments cannot be combined: the plain error
+        # serves.
         return error
 
 
@@ -332,7 +334,7 @@ class ActorHandleNotFoundError(RayError, ValueError):
 def pickle_error(error: BaseException) -> bytes:
     """Serialized form of an error; one that cannot be pickled travels as its text."""
     try:
-        return cloudpickle.dumps(error)
+        return serialization.dumps_by_value(error)
     except Exception as problem:  # noqa: BLE001 - user classes can raise anything while pickled
         text = f"{type(error).__name__}: {error} (the error itself cannot be pickled: {problem!r})"
-        return cloudpickle.dumps(RaySystemError(text))
+        return serialization.dumps_by_value(RaySystemError(text))

@@ -1,7 +1,7 @@
 """References to objects: what users hold.
 
-Dropping a reference only appends to a queue that the I/O thread sweeps (DESIGN section 11): no lock,
-no message, no bookkeeping on the user's thread.
+Dropping a reference only appends to a queue that the I/O thread sweeps (DESIGN section 11): no
+lock, no message, no bookkeeping on the user's thread.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import asyncio
 import concurrent.futures
 from collections import deque
 from collections.abc import Callable, Generator
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from cluster_common import ids
 from driver_client import limits
-from driver_client.core import entry as entries
-from driver_client.core import serialization
-from driver_client.core.entry import Entry
+from driver_client.objects import entry as entries
+from driver_client.objects import serialization
+from driver_client.objects.entry import Entry
 
-T = TypeVar("T", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 changes: deque[Entry | tuple[Entry]] = deque()
-"""Reference counts to apply, in order: an entry was dropped once; a 1-tuple: referenced once more."""
+"""Counts to apply, in order: an entry was dropped once; a 1-tuple: referenced once more."""
 
 resolve: Callable[[bytes, str], ObjectRef[Any]] | None = None
 """Set by the process's runtime: the reference for (object id, owner address)."""
@@ -33,8 +34,11 @@ wake_io: Callable[[], None] | None = None
 """Set by the process's runtime: asks the I/O thread to sweep."""
 
 
-class ObjectRef(Generic[T]):
-    """A future value. Hashable, comparable by object, awaitable, picklable (as a borrowed reference)."""
+class ObjectRef(Generic[T_co]):
+    """A future value.
+
+    Hashable, comparable by object, awaitable, picklable (as a borrowed reference).
+    """
 
     __slots__ = ("__weakref__", "_entry")
 
@@ -76,7 +80,7 @@ class ObjectRef(Generic[T]):
         """The task that makes the object (of a `put`: its owner's sequence number)."""
         return ids.task_of(self._entry.object_id)
 
-    def future(self) -> concurrent.futures.Future[T]:
+    def future(self) -> concurrent.futures.Future[T_co]:
         """A thread's future of the value."""
         result: concurrent.futures.Future[Any] = concurrent.futures.Future()
         waiter = _FutureWaiter(result)
@@ -84,14 +88,21 @@ class ObjectRef(Generic[T]):
             waiter.notify(self._entry)
         return result
 
-    def as_future(self) -> asyncio.Future[T]:
+    def as_future(self) -> asyncio.Future[T_co]:
         """An asyncio future of the value, for the running loop."""
         return asyncio.wrap_future(self.future())
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         if self._entry.state != entries.PENDING:
             return open_entry(self._entry)
         return (yield from self.as_future().__await__())
+
+
+AnyRef: type[ObjectRef[Any]] = ObjectRef
+"""The class, for `isinstance` and `type() is` checks of values of users."""
+
+entry_of: Callable[[ObjectRef[Any]], Entry] = attrgetter("_entry")
+"""The state behind a reference: for the runtime, not for users (C speed on the hot paths)."""
 
 
 class _FutureWaiter:

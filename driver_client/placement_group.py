@@ -6,34 +6,19 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from cluster_api.v1 import placement_groups_pb2 as pg
-from cluster_common import limits as common_limits
 from cluster_common import resources
 from driver_client import exceptions, process
-from driver_client.core import entry as entries
-from driver_client.core import group_request, serialization
-from driver_client.core.entry import Entry
-from driver_client.object_ref import ObjectRef
+from driver_client.core import group_request
+from driver_client.group_change import GroupChange, GroupFollower
+from driver_client.object_ref import ObjectRef, entry_of
+from driver_client.objects import entry as entries
+from driver_client.objects import serialization
+from driver_client.objects.entry import Entry
 from driver_client.shell.group_session import GroupSession
 
 _GONE = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
 _EXPLAIN_TIMEOUT_S = 2.0
-
-
-class GroupChange(msgspec.Struct, frozen=True):
-    """One change of a group: its state, which bundles were lost and placed, and why."""
-
-    state: str
-    lost_bundles: tuple[int, ...]
-    placed_bundles: tuple[int, ...]
-    cause: str
-
-
-def state_name(state: int) -> str:
-    """`CREATED` of PLACEMENT_GROUP_STATE_CREATED."""
-    return pg.PlacementGroupState.Name(state).removeprefix("PLACEMENT_GROUP_STATE_")  # pyright: ignore[reportArgumentType]
 
 
 class PlacementGroup:
@@ -127,7 +112,7 @@ class PlacementGroup:
         if timeout_seconds < 0:
             raise ValueError(f"timeout_seconds must be 0 or more, not {timeout_seconds}")
         runtime = process.get_runtime()
-        entry: Entry = self.ready()._entry  # noqa: SLF001 - own reference  # pyright: ignore[reportPrivateUsage]
+        entry = entry_of(self.ready())
         if not runtime.blocking.until_count([entry], 1, timeout_seconds):
             return False
         if entry.state == entries.ERROR:
@@ -137,9 +122,9 @@ class PlacementGroup:
     # ---- changes
 
     def on_change(self, callback: Callable[[GroupChange], None]) -> Callable[[], None]:
-        """Calls `callback` (on the I/O thread, keep it short) at every change; returns a stop function."""
+        """Calls `callback` at every change, on the I/O thread (keep it short); returns a stop."""
         runtime = process.get_runtime()
-        follower = _Follower(callback)
+        follower = GroupFollower(callback)
 
         def start() -> None:
             runtime.group_session().listen(self.id_bytes, follower.changed)
@@ -192,29 +177,6 @@ class _GroupId:
         return hash(self._value)
 
 
-class _Follower:
-    """Turns records into changes."""
-
-    def __init__(self, callback: Callable[[GroupChange], None]) -> None:
-        self._callback = callback
-        self._last: pg.PlacementGroupRecord | None = None
-
-    def changed(self, record: pg.PlacementGroupRecord) -> None:
-        last, self._last = self._last, record
-        if last is None:
-            return
-        before, after = list(last.bundle_nodes), list(record.bundle_nodes)
-        lost = tuple(
-            i for i, node in enumerate(before) if node and (i >= len(after) or not after[i])
-        )
-        placed = tuple(
-            i for i, node in enumerate(after) if node and (i >= len(before) or before[i] != node)
-        )
-        if record.state != last.state or lost or placed:
-            cause = record.message or record.reason
-            self._callback(GroupChange(state_name(record.state), lost, placed, cause))
-
-
 def removed_error(
     group: PlacementGroup, record: pg.PlacementGroupRecord
 ) -> exceptions.PlacementGroupRemovedError:
@@ -226,7 +188,7 @@ def removed_error(
 
 
 def pending_reason(group_id: bytes) -> tuple[str, str]:
-    """(token, sentence) of why a group is not ready, for time-out errors; bounded, empty if unknown."""
+    """(token, sentence) of why a group is not ready, for time-out errors; empty if unknown."""
     runtime = process.get_runtime()
 
     async def ask() -> pg.ExplainResponse:
@@ -297,13 +259,10 @@ def remove(group: PlacementGroup) -> None:
     if not isinstance(group, PlacementGroup):
         raise TypeError(f"remove_placement_group takes a PlacementGroup, not {group!r}")
     runtime = process.get_runtime()
-    runtime.io.post(lambda: runtime.group_session().remove(group.id_bytes))
+    runtime.io.post(runtime.remove_group, group.id_bytes)
 
 
 def from_record(record: pg.PlacementGroupRecord) -> PlacementGroup:
     """The handle of a record."""
     bundles = [resources.floats(bundle.resources.amounts) for bundle in record.spec.bundles]
     return PlacementGroup(record.spec.placement_group_id, bundles)
-
-
-NAME_BYTES_MAX = common_limits.NAME_BYTES_MAX

@@ -36,6 +36,17 @@ def get_runtime() -> Runtime:
     return _runtime
 
 
+def connected_runtime() -> Runtime:
+    """The runtime, for calls that do not connect by themselves.
+
+    Raises:
+        RuntimeError: `init` was not called.
+    """
+    if _runtime is None:
+        raise RuntimeError("not connected: call shoal.init() first")
+    return _runtime
+
+
 def is_initialized() -> bool:
     """Whether this process has a runtime."""
     return _runtime is not None

@@ -6,14 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
-
 from driver_client import limits, process, strategies
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
+from driver_client.source_files import source_file
 from driver_client.core.call import CallTemplate, FunctionBody, function_body
 from driver_client.core.scheduling_key import SchedulingKey
+from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef
+from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.runtime import Runtime
 
@@ -35,7 +36,8 @@ class RemoteFunction(Generic[P, R]):
         self._key: SchedulingKey | None = None
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *_args: P.args, **_kwargs: P.kwargs) -> R:
+        """Not allowed: the function runs in a worker."""
         raise TypeError(
             f"remote functions cannot be called directly: use {self._function.__name__}.remote()"
         )
@@ -54,7 +56,8 @@ class RemoteFunction(Generic[P, R]):
         runtime = process.get_runtime()
         if runtime is not self._runtime or running.current.get() is not None:
             self._prepare(runtime)
-        assert self._key is not None and self._template is not None, "prepared above"
+        assert self._key is not None, "prepared above"
+        assert self._template is not None, "prepared above"
         payload, extra = pack(args, kwargs)
         return runtime.submit(self._key, self._template, payload, extra)  # pyright: ignore[reportReturnType]
 
@@ -65,13 +68,15 @@ class RemoteFunction(Generic[P, R]):
     def _prepare(self, runtime: Runtime) -> None:
         options = self._options
         if self._body is None:
-            self._body = function_body(cloudpickle.dumps(self._function), self._name)
+            self._body = function_body(
+                serialization.dumps_by_value(self._function), self._name, source_file(self._function)
+            )
         key = strategies.scheduling_key(options, for_actor=False, name=self._function.__name__)
         known = self._key
         if runtime is self._runtime and known is not None and known.digest == key.digest:
             return
-        retry_exceptions = options.get("retry_exceptions") or False
-        if isinstance(retry_exceptions, list):
+        retry_exceptions: Any = options.get("retry_exceptions") or False
+        if is_list(retry_exceptions):
             retry_exceptions = tuple(retry_exceptions)
         retries = options.get("max_retries")
         returns = options.get("num_returns")

@@ -1,4 +1,7 @@
-"""`get_runtime_context()`: where this code runs and for whom. Ids are hex; None off an actor or task."""
+"""`get_runtime_context()`: where this code runs and for whom.
+
+Ids are hex; None off an actor or task.
+"""
 
 from __future__ import annotations
 

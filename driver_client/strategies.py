@@ -1,4 +1,4 @@
-"""Scheduling strategies and placement groups as users name them, and the lease requests they become."""
+"""Scheduling strategies and groups as users name them, and the lease requests they become."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def scheduling_key(options: Mapping[str, Any], *, for_actor: bool, name: str) ->
 def _amounts(
     options: Mapping[str, Any], *, for_actor: bool
 ) -> tuple[resources.Vector, resources.Vector]:
-    """(held, needed to place). Actors without any amount: 1 CPU to place, 0 to hold (RAY_FACTS A5.2)."""
+    """(held, needed to place).
+
+    Actors without any amount: 1 CPU to place, 0 to hold (RAY_FACTS A5.2).
+    """
     named: dict[str, float] = dict(options.get("resources") or {})
     cpus = options.get("num_cpus")
     for option, resource in (("num_gpus", "GPU"), ("memory", "memory")):

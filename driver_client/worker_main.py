@@ -57,7 +57,7 @@ class Worker:
         runtime = self.runtime = Runtime(self._io, self._facts)
         runtime.server = server
         functions = FunctionStore()
-        self.executor = Executor(self._io, runtime.ownership, functions, exit_process=self.leave)
+        self.executor = Executor(self._io, runtime.ownership, functions, exit_process=self.leave, actor_named=self._actor_named)
         self.executor.node_id = start.node_id.hex()
         self.hooks = RuntimeHooks(runtime, print_worker_lines)
         self.service = PeerService(
@@ -119,11 +119,17 @@ class Worker:
         if gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
 
+    def _actor_named(self, message: cw.CreateActor) -> None:
+        facts = self._facts
+        facts.actor_id = message.actor_id
+        facts.actor_name = message.name
+        facts.actor_handle = message.handle
+        facts.actor_incarnation = message.incarnation
+        facts.sys_path = tuple(message.sys_path)
+
     def _create_detached(self, order: pb.CreateDetachedActor) -> None:
         message = cw.CreateActor.FromString(order.creation_spec)
         message.incarnation = order.incarnation
-        self._facts.sys_path = tuple(message.sys_path)
-        self._facts.actor_id = message.actor_id
 
         def answer(created: cw.ActorCreated) -> None:
             outcome = pb.ActorCreationOutcome(
@@ -159,10 +165,12 @@ class Worker:
         await self.link.drained(_DRAIN_S)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _DRAIN_S
-        while loop.time() < deadline and not all(s.is_drained() for s in self.service.streams):
+        while (  # noqa: ASYNC110 - as many events as streams; bounded, once a process
+            loop.time() < deadline and not all(s.is_drained() for s in self.service.streams)
+        ):
             await asyncio.sleep(0.001)  # bounded: the streams' writers empty them
-        # The server is not stopped: the process's end closes its connections without a GOAWAY, which
-        # every peer's gRPC would print.
+        # The server is not stopped: the process's end closes its connections without a GOAWAY,
+        # which every peer's gRPC would print.
         await self.runtime.close_async(reason)
         self.executor.stop()
         loop.call_later(limits.EXIT_THREADS_WAIT_S, os._exit, 0)

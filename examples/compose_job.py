@@ -14,10 +14,9 @@ import socket
 import sys
 import time
 
+import shoal
 from shoal.util.placement_group import placement_group, remove_placement_group
 from shoal.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-import shoal
 
 TASKS_PER_ROUND = 24
 TASK_S = 0.02

@@ -36,6 +36,7 @@ async def serve(settings: GcsSettings) -> int:
     service = ControlService(settings, storage)
     port = await service.start()
     gc.freeze()
+    gc.set_threshold(*limits.GC_THRESHOLDS)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

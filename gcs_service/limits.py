@@ -41,6 +41,8 @@ KV_KEY_BYTES_MAX = 4_096
 KV_VALUE_BYTES_MAX = 64 << 20
 KV_NAMESPACE_BYTES_MAX = 1 << 30
 """Quota of one namespace, keys and values together."""
+KV_PURGED_PER_PUT_MAX = 64
+"""Expired values removed with one put: nobody waits for a large clean-up."""
 KV_KEYS_LISTED_MAX = 100_000
 
 # ---- executors and streams
@@ -56,5 +58,7 @@ NODE_REVISIONS_KEPT = 10_000
 """Node changes a watcher may be behind before it gets a snapshot instead."""
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Interpreter switch interval: a busy executor delays the I/O loop by this, not by 5 ms."""
+GC_THRESHOLDS = (20_000, 50, 100)
+"""Messages make many short-lived objects; the defaults would look at them every 700."""
 STOP_GRACE_SECONDS = 1.0
 """How long open calls may finish at an orderly stop."""

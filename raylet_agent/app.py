@@ -117,8 +117,7 @@ def read_settings(options: dict[str, Any]) -> s.AgentSettings:
 
 
 def advertised(host: str) -> str:
-    """The host in the agent's address: that of `--host`, or this machine's own for "all
-    interfaces".
+    """The host in the agent's address: that of `--host`, or this machine's own for all interfaces.
 
     Raises:
         ValueError: the machine's name has no address.

@@ -1,11 +1,9 @@
-"""Forks whole agents from one warmed process: many nodes on one machine in seconds and few
-megabytes.
+"""Forks whole agents from one warmed process: many nodes on one machine, fast and small.
 
 `python -m raylet_agent.launcher` imports everything once, never starts gRPC, and takes one JSON
 object a line on standard input:
 
-    {"id": 1, "argv": ["--gcs-address", "127.0.0.1:6380", ...], "env": {"NAME": "value"}, "log":
-    "a.log"}
+    {"id": 1, "argv": ["--gcs-address", "127.0.0.1:6380"], "env": {"NAME": "x"}, "log": "a.log"}
 
 `argv` are the agent's options; `env` and `log` (a file for its standard error) may be missing. It
 answers one JSON object a line: `{"id": 1, "pid": 4711}` or `{"id": 1, "error": "..."}`, and

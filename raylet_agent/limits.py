@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LEASES_QUEUED_MAX = 200_000
-"""Requests that wait on one agent; more are refused, so that a runaway submitter fails instead of the node."""
+"""Requests that wait on one agent; more are refused: a runaway submitter fails, not the node."""
 
 WORKERS_MAX = 4_000
 """Worker processes of one agent."""
@@ -14,7 +14,7 @@ WORKER_STARTS_IN_FLIGHT_MAX = 16
 WORKER_START_TRIES_MAX = 3
 WORKER_REGISTER_TIMEOUT_MS = 30_000
 WORKER_EXIT_GRACE_MS = 12_000
-"""After a graceful exit order: 10 s for the user's threads (CONTRACT), then the process is killed."""
+"""After a graceful exit order: 10 s for the user's threads (CONTRACT), then a kill."""
 
 LINK_LOST_GRACE_MS = 500
 """A worker whose link closed ends by itself; after this it is killed."""
@@ -38,14 +38,14 @@ GROUP_TOMBSTONE_MS = 600_000
 GROUP_TOMBSTONES_MAX = 100_000
 
 GIVE_BACK_INTERVAL_MS = 20
-"""Owners are asked to return idle leases at most this often; they return them by themselves after about 50 ms."""
+"""Owners are asked for idle leases at most this often; unasked they return them after 50 ms."""
 
 DEDUCTION_MS = 3_000
 DEDUCTION_SETTLED_MS = 250
-"""A snapshot received this long after a redirect includes the lease, if it was ever asked for there."""
+"""A snapshot received this long after a redirect includes the lease, if it ever came there."""
 
 REJECTION_HOLD_MS = 100
-"""A node that rejected a lease is not chosen again for it before its view changed or this time passed."""
+"""A node that rejected a lease is not chosen for it again before its view changed, or this."""
 
 HYBRID_UTILISATION_FREE = 0.5
 """Utilisation below this counts as none: fill nodes half before spreading."""
@@ -68,6 +68,9 @@ LOG_LAST_READS_MAX = 64
 LOG_FILE_BYTES_MAX = 64 * 1024 * 1024
 LOG_PUSH_LINGER_S = 30.0
 """An unused stream of output to a driver is closed after this."""
+
+LOG_PUSH_RETRY_S = 5.0
+"""A driver that took no output is left alone for this long."""
 
 STDERR_TAIL_BYTES = 2_000
 """How much of a failed worker's standard error goes into the error message."""

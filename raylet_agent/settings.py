@@ -127,7 +127,7 @@ def parse_total(
     except ValueError as error:
         raise ValueError(f"--resources is not JSON: {error}") from None
     if not isinstance(loaded, dict):
-        raise ValueError('--resources must be a JSON object such as {"disk": 2}')
+        raise ValueError('--resources must be a JSON object such as {"disk": 2}')  # noqa: TRY004 - a wrong value of an option, reported as such
     amounts: dict[str, float] = {
         "CPU": num_cpus,
         "GPU": num_gpus,

@@ -1,23 +1,15 @@
 """Shoal: a control plane and runtime for Python clusters that launch work in gangs.
 
-Names are Ray's, so `import shoal as ray` runs an ordinary Ray core program. Importing this package has
-no effect; `init` connects (and starts a local cluster when no address is given).
+Names are Ray's, so `import shoal as ray` runs an ordinary Ray core program. Importing this package
+has no effect; `init` connects (and starts a local cluster when no address is given).
 """
 
 from __future__ import annotations
 
 from driver_client.actor_class import ActorClass
 from driver_client.actor_handle import ActorHandle
-from driver_client.api import (
-    available_resources,
-    cluster_resources,
-    get,
-    get_actor,
-    kill,
-    nodes,
-    put,
-    wait,
-)
+from driver_client.api import get, get_actor, kill, put, wait
+from driver_client.cluster_view import available_resources, cluster_resources, nodes
 from driver_client.object_ref import ObjectRef
 from driver_client.remote_function import RemoteFunction
 from driver_client.runtime_context import RuntimeContext, get_runtime_context

@@ -1,4 +1,4 @@
-"""`init` and `shutdown`: connects this process, starting a local cluster if there is none to join."""
+"""`init` and `shutdown`: connects this process; starts a local cluster if there is none to join."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from cluster_common import labels as label_rules
 from cluster_common import resources as resource_rules
@@ -65,7 +65,7 @@ class ClientContext(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"ClientContext({self._facts})"
 
-    def __enter__(self) -> ClientContext:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -102,9 +102,18 @@ def init(
     Args:
         address: `host:port` of a GCS, "local" (start one), "auto" (`SHOAL_ADDRESS` must name one);
             None: `SHOAL_ADDRESS` if set, else start a local cluster that ends with this process.
-        num_cpus, num_gpus, resources, labels, object_store_memory: of the local cluster's node.
+        num_cpus: of the local cluster's node; None: as the machine has.
+        num_gpus: of the local cluster's node.
+        resources: custom ones of the local cluster's node.
+        labels: of the local cluster's node.
+        object_store_memory: bytes, of the local cluster's node.
+        ignore_reinit_error: a second call is not an error and changes nothing.
+        log_to_driver: print the workers' output here.
         namespace: of names; None: a random one.
         runtime_env: for all work of this job.
+        job_config: accepted for Ray's programs, without effect.
+        local_mode: refused when true.
+        **private: Ray's arguments with a leading underscore; unknown ones are refused.
 
     Raises:
         RuntimeError: connected already (unless `ignore_reinit_error`).

@@ -18,13 +18,17 @@ C = TypeVar("C")
 
 class _Decorator(Protocol):
     @overload
-    def __call__(self, target: type[C]) -> ActorClass[C]: ...
+    def __call__(  # pyright: ignore[reportOverlappingOverload] - a class is callable; the first wins
+        self, target: type[C]
+    ) -> ActorClass[C]: ...
     @overload
     def __call__(self, target: Callable[P, R]) -> RemoteFunction[P, R]: ...
 
 
 @overload
-def remote(target: type[C], /) -> ActorClass[C]: ...
+def remote(  # pyright: ignore[reportOverlappingOverload] - a class is callable; the first wins
+    target: type[C], /
+) -> ActorClass[C]: ...
 @overload
 def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload

@@ -203,12 +203,12 @@ class Cluster:
         if self._gcs is None and is_head:
             self.start_gcs()
         node = ClusterNode(launcher.begin(options, self.gcs_address), node_name)
+        if wait:
+            node.wait()
         if is_head:
             self.head_node = node
         else:
             self.worker_nodes.append(node)
-        if wait:
-            node.wait()
         return node
 
     def remove_node(
@@ -322,7 +322,8 @@ class Cluster:
             if self._launcher is not None:
                 self._launcher.close()
             if self._gcs is not None:
-                self._gcs.stop()
+                # Its store is deleted next: an orderly end would only wait for peers.
+                self._gcs.kill()
             self.session.remove()
             self.head_node = None
             self.worker_nodes = []

@@ -176,7 +176,8 @@ class LocalCluster:
     def stop(self, *, keep_logs: bool = False) -> None:
         """Ends both; the session's folder goes too, unless `keep_logs`."""
         self.agent.stop()
-        self.gcs.stop()
+        # Its state ends with this process: an orderly end would only wait for peers.
+        self.gcs.kill()
         if not keep_logs:
             self.session.remove()
 

@@ -116,15 +116,24 @@ def two_task_clients(library: Any) -> Work:
 
 
 def _single(library: Any, actor: Any) -> Work:
+    _check(library, actor)
     return Work(lambda: library.get(actor.small_value.remote()), library.kill, [actor])
 
 
 def _batch(library: Any, actor: Any) -> Work:
+    _check(library, actor)
     return Work(
         lambda: library.get([actor.small_value.remote() for _ in range(BATCH_CALLS)]),
         library.kill,
         [actor],
     )
+
+
+def _check(library: Any, actor: Any) -> None:
+    """The timed calls do not look at the values; these do."""
+    values = library.get([actor.small_value.remote() for _ in range(BATCH_CALLS)])
+    if values != [b"ok"] * BATCH_CALLS:
+        raise RuntimeError("an actor answered wrongly")
 
 
 def _started(library: Any, remote_class: Any, count: int) -> list[Any]:

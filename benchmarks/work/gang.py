@@ -83,14 +83,14 @@ def _create_ready_remove(library: Any, count: int) -> float:
     groups = _create(library, count)
     elapsed = time.perf_counter() - start
     for group in groups:
-        library.util.remove_placement_group(group)
+        groups_of(library).remove_placement_group(group)
     _wait_slots_free(library)
     return elapsed
 
 
 def _create(library: Any, count: int) -> list[Any]:
     groups = [
-        library.util.placement_group([{SLOT: 1}] * GROUP_BUNDLES, strategy="STRICT_SPREAD")
+        groups_of(library).placement_group([{SLOT: 1}] * GROUP_BUNDLES, strategy="STRICT_SPREAD")
         for _ in range(count)
     ]
     _wait_ready(groups)
@@ -113,14 +113,20 @@ def _wait_slots_free(library: Any) -> None:
         time.sleep(0.01)
 
 
+def groups_of(library: Any) -> Any:
+    """The module with the placement group functions."""
+    return libraries.submodule(library, "util")
+
+
 def _small_groups(library: Any) -> float:
     start = time.perf_counter()
     groups = [
-        library.util.placement_group([{"CPU": SMALL_BUNDLE_CPUS}]) for _ in range(SMALL_GROUPS)
+        groups_of(library).placement_group([{"CPU": SMALL_BUNDLE_CPUS}])
+        for _ in range(SMALL_GROUPS)
     ]
     _wait_ready(groups)
     for group in groups:
-        library.util.remove_placement_group(group)
+        groups_of(library).remove_placement_group(group)
     return time.perf_counter() - start
 
 
@@ -143,5 +149,5 @@ def _actors_in_groups(library: Any, count: int) -> float:
     elapsed = time.perf_counter() - start
     note(f"{len(set(pids))} actors in {count} groups answered after {elapsed:.3f} s")
     for group in groups:
-        library.util.remove_placement_group(group)
+        groups_of(library).remove_placement_group(group)
     return elapsed

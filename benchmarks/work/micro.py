@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.report import Row
 from benchmarks.work import actor_calls, timing
+from benchmarks.work.library import submodule
 from benchmarks.work.plain import Work
 
 BATCH_CALLS = 1000
@@ -71,13 +72,14 @@ def put_small(library: Any) -> Work:
 
 def groups(library: Any) -> Work:
     """100 groups of one bundle: created, waited for, removed."""
+    util = submodule(library, "util")
 
     def work() -> None:
-        made = [library.util.placement_group([{GROUP_RESOURCE: 0.001}]) for _ in range(GROUPS)]
+        made = [util.placement_group([{GROUP_RESOURCE: 0.001}]) for _ in range(GROUPS)]
         if not all(group.wait(GROUP_WAIT_S) for group in made):
             raise RuntimeError(f"a placement group was not ready within {GROUP_WAIT_S} s")
         for group in made:
-            library.util.remove_placement_group(group)
+            util.remove_placement_group(group)
 
     return Work(work)
 
@@ -88,7 +90,11 @@ def small_task(library: Any) -> Any:
     def small_value() -> bytes:
         return b"ok"
 
-    return library.remote(small_value)
+    task = library.remote(small_value)
+    # The timed calls do not look at the values; these do.
+    if library.get([task.remote() for _ in range(BATCH_CALLS)]) != [b"ok"] * BATCH_CALLS:
+        raise RuntimeError("a task answered wrongly")
+    return task
 
 
 CASES = (

@@ -191,6 +191,7 @@ class FunctionDefinition(_message.Message):
     CAPTURE_CHILD_TASKS_FIELD_NUMBER: _builtins.int
     CALL_NAME_FIELD_NUMBER: _builtins.int
     DYNAMIC_RETURNS_FIELD_NUMBER: _builtins.int
+    SOURCE_FILE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """on this stream, made by the sender"""
     hash: _builtins.bytes
@@ -208,6 +209,8 @@ class FunctionDefinition(_message.Message):
     call_name: _builtins.str
     """what lists and logs call it"""
     dynamic_returns: _builtins.bool
+    source_file: _builtins.str
+    """where the code stands, for tracebacks"""
     def __init__(
         self,
         *,
@@ -222,10 +225,11 @@ class FunctionDefinition(_message.Message):
         capture_child_tasks: _builtins.bool = ...,
         call_name: _builtins.str = ...,
         dynamic_returns: _builtins.bool = ...,
+        source_file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "hash", b"hash", "index", b"index", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "hash", b"hash", "index", b"index", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

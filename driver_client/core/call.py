@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from driver_client import limits
-from driver_client.core.entry import Entry
+from driver_client.objects.entry import Entry
 
 
 class FunctionBody(msgspec.Struct, frozen=True, gc=False):
@@ -21,11 +21,13 @@ class FunctionBody(msgspec.Struct, frozen=True, gc=False):
     hash: bytes
     pickled: bytes
     name: str
+    source_file: str = ""
 
 
-def function_body(pickled: bytes, name: str) -> FunctionBody:
+def function_body(pickled: bytes, name: str, source_file: str = "") -> FunctionBody:
     """A body with its content hash (blake2b, 16 bytes)."""
-    return FunctionBody(hashlib.blake2b(pickled, digest_size=16).digest(), pickled, name)
+    digest = hashlib.blake2b(pickled, digest_size=16).digest()
+    return FunctionBody(digest, pickled, name, source_file)
 
 
 class CallTemplate:
@@ -74,7 +76,7 @@ class CallExtra:
 
     def __init__(self, arguments: list[tuple[int, Any]], contained: list[Any]) -> None:
         self.arguments = arguments
-        """(position in the flattened arguments, ObjectRef): replaced by their values before sending."""
+        """(position among the arguments, ObjectRef): replaced by their values before sending."""
         self.contained = contained
         """References inside arguments: kept alive until the call is over."""
         self.unready = 0

@@ -6,6 +6,8 @@ from typing import Any
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_common import ids, labels, limits, resources
+from driver_client.core import selectors as selector_rules
+from driver_client.core.shapes import is_dict, is_sequence
 
 STRATEGIES = {
     "PACK": pg.PLACEMENT_STRATEGY_PACK,
@@ -38,12 +40,16 @@ def checked_spec(
     Raises:
         ValueError: names what was wrong and what is allowed.
     """
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"name must be a text, not {name!r}")
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"name must be a text, not {name!r}")
     spec = pg.PlacementGroupSpec(name=name or "", detached=lifetime == "detached")
     if lifetime not in (None, "detached"):
         raise ValueError(f"lifetime must be None or 'detached', not {lifetime!r}")
     if len((name or "").encode()) > limits.NAME_BYTES_MAX:
         raise ValueError(f"the name has more than {limits.NAME_BYTES_MAX} bytes")
-    if on_loss not in ON_LOSS:
+    if not isinstance(on_loss, str) or on_loss not in ON_LOSS:
         raise ValueError(f"on_loss must be one of {sorted(ON_LOSS)}, not {on_loss!r}")
     spec.on_loss = ON_LOSS[on_loss]
     _add_bundles(spec, bundles)
@@ -60,12 +66,12 @@ def checked_spec(
 
 
 def _add_bundles(spec: pg.PlacementGroupSpec, bundles: Any) -> None:
-    if not isinstance(bundles, (list, tuple)) or not bundles:
+    if not is_sequence(bundles) or not bundles:
         raise ValueError(f"bundles must be a non-empty list of resource dicts, not {bundles!r}")
     if len(bundles) > BUNDLES_MAX:
         raise ValueError(f"{len(bundles)} bundles are more than {BUNDLES_MAX}")
     for index, bundle in enumerate(bundles):
-        if not isinstance(bundle, dict):
+        if not is_dict(bundle):
             raise ValueError(f"bundle {index} must be a dict of resource to amount, not {bundle!r}")
         try:
             vector = resources.vector(bundle)
@@ -79,24 +85,22 @@ def _add_bundles(spec: pg.PlacementGroupSpec, bundles: Any) -> None:
 def _add_selectors(spec: pg.PlacementGroupSpec, selectors: Any) -> None:
     if selectors is None:
         return
-    if not isinstance(selectors, (list, tuple)) or len(selectors) not in (1, len(spec.bundles)):
+    if not is_sequence(selectors) or len(selectors) not in (1, len(spec.bundles)):
         raise ValueError(
             f"bundle_label_selector must be a list of {len(spec.bundles)} dicts (one a bundle) "
             f"or of one, not {selectors!r}"
         )
     spread = list(selectors) * (len(spec.bundles) if len(selectors) == 1 else 1)
     for index, (bundle, selector) in enumerate(zip(spec.bundles, spread, strict=True)):
-        if not isinstance(selector, dict):
-            raise ValueError(f"bundle_label_selector[{index}] must be a dict, not {selector!r}")
         try:
-            labels.parse_selector(selector)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"bundle_label_selector[{index}]: {error}") from None
-        bundle.selector.terms.update(selector)
+            terms = selector_rules.checked(f"bundle_label_selector[{index}]", selector)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        bundle.selector.terms.update(terms)
 
 
 def _strategy(value: Any, what: str) -> pg.PlacementStrategy.ValueType:
-    if value not in STRATEGIES:
+    if not isinstance(value, str) or value not in STRATEGIES:
         raise ValueError(f"{what} must be one of {sorted(STRATEGIES)}, not {value!r}")
     return STRATEGIES[value]
 
@@ -105,7 +109,7 @@ def _add_topology(spec: pg.PlacementGroupSpec, strategy: Any, topology: Any) -> 
     if topology is None:
         spec.strategy = _strategy(strategy or "PACK", "strategy")
         return
-    if not isinstance(topology, dict) or not topology:
+    if not is_dict(topology) or not topology:
         raise ValueError(f"topology_strategy must be a dict of label to strategy, not {topology!r}")
     if strategy is not None and set(topology).intersection(NODE_LEVEL_LABELS):
         raise ValueError(
@@ -117,6 +121,10 @@ def _add_topology(spec: pg.PlacementGroupSpec, strategy: Any, topology: Any) -> 
         if label in NODE_LEVEL_LABELS:
             spec.strategy = chosen
             continue
+        if not isinstance(label, str):
+            raise ValueError(  # noqa: TRY004 - CONTRACT: a wrong request is a ValueError
+                f"topology_strategy: label {label!r} must be a text"
+            )
         labels.check_key(label)
         spec.topology.add(label=label, strategy=chosen)
 

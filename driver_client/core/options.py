@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster_common import labels, resources
+from cluster_common import resources
+from driver_client.core import selectors
+from driver_client.core.shapes import is_dict, is_list, is_sequence
 
 _COMMON = frozenset(
     {
@@ -92,12 +94,15 @@ def _amount(resource: str) -> Any:
 
 
 def _resources(name: str, value: Any) -> None:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise TypeError(f"{name} must be a dict of resource name to amount, not {value!r}")
     for reserved, option in (("CPU", "num_cpus"), ("GPU", "num_gpus"), ("memory", "memory")):
         if reserved in value:
             raise ValueError(f"{name} must not contain {reserved!r}: use {option}")
-    resources.vector(value)
+    try:
+        resources.vector(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def _text(name: str, value: Any) -> None:
@@ -122,25 +127,20 @@ def _lifetime(name: str, value: Any) -> None:
 
 
 def _selector(name: str, value: Any) -> None:
-    if not isinstance(value, dict):
-        raise TypeError(f"{name} must be a dict of label to expression, not {value!r}")
-    for key, expression in value.items():
-        if not isinstance(expression, str):
-            raise TypeError(f"{name}[{key!r}] must be a text, not {expression!r}")
-    labels.parse_selector(value)
+    selectors.checked(name, value)
 
 
 def _fallback(name: str, value: Any) -> None:
-    if not isinstance(value, list):
+    if not is_list(value):
         raise TypeError(f"{name} must be a list of {{'label_selector': {{…}}}}, not {value!r}")
     for item in value:
-        if not isinstance(item, dict) or set(item) != {"label_selector"}:
+        if not is_dict(item) or set(item) != {"label_selector"}:
             raise ValueError(f"{name}: each item must be {{'label_selector': {{…}}}}, not {item!r}")
         _selector(f"{name} label_selector", item["label_selector"])
 
 
 def _runtime_env(name: str, value: Any) -> None:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise TypeError(f"{name} must be a dict, not {value!r}")
     for key in value:
         if key not in RUNTIME_ENV_KEYS:
@@ -153,7 +153,7 @@ def _runtime_env(name: str, value: Any) -> None:
 def _retry_exceptions(name: str, value: Any) -> None:
     if isinstance(value, bool):
         return
-    if isinstance(value, (list, tuple)) and all(
+    if is_sequence(value) and all(
         isinstance(item, type) and issubclass(item, BaseException) for item in value
     ):
         return
@@ -161,7 +161,7 @@ def _retry_exceptions(name: str, value: Any) -> None:
 
 
 def _groups(name: str, value: Any) -> None:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise TypeError(f"{name} must be a dict of group name to concurrency, not {value!r}")
     for group, count in value.items():
         _whole(1)(f"{name}[{group!r}]", count)

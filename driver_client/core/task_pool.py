@@ -3,9 +3,13 @@
 Pure decisions; the shell sends. A key is everything that must be equal for a worker to be reused:
 shape, selector, strategy, group and bundle, runtime environment (DESIGN section 8).
 
-Depth: a worker whose tasks are known to be short gets several at a time, up to a window of time, since
-one at a time pays a round trip each (CALIBRATION section 1). A worker takes back what waits behind a
-task that turns out long, and its depth falls to one.
+Depth: a worker whose tasks are known to be short gets several at a time, up to a window of time,
+since one at a time pays a round trip each (CALIBRATION section 1). A worker takes back what waits
+behind a task that turns out long, and its depth falls to one.
+
+Alone: of several tasks in flight on a worker that crashes nobody knows which one did it, since a
+result may be lost with the process that made it. So a task that must not run twice, and every task
+that was in flight at a loss already, gets a worker for itself: the next loss names its cause.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ _MEAN_WEIGHT = 0.4
 class LeasedWorker:
     """One lease and what is in flight on it."""
 
-    __slots__ = ("idle_since_ms", "in_flight", "lease_id", "mean_us")
+    __slots__ = ("alone", "idle_since_ms", "in_flight", "lease_id", "mean_us")
 
     def __init__(self, lease_id: bytes) -> None:
         self.lease_id = lease_id
         self.in_flight = 0
+        self.alone: int | None = None
+        """Sequence of the task that has this worker for itself."""
         self.mean_us = float(limits.PIPELINE_WINDOW_US)
         self.idle_since_ms: int | None = None
 
@@ -44,12 +50,13 @@ class LeasedWorker:
 class TaskPool:
     """Queue, leases and outstanding lease requests of one key."""
 
-    __slots__ = ("leases", "queue", "requested")
+    __slots__ = ("_attempts", "leases", "queue", "requested")
 
     def __init__(self) -> None:
         self.queue: deque[CallRecord] = deque()
         self.leases: dict[bytes, LeasedWorker] = {}
         self.requested: dict[bytes, None] = {}
+        self._attempts: dict[int, int] = {}
 
     def requests_wanted(self) -> int:
         """How many more lease requests to send now."""
@@ -77,19 +84,69 @@ class TaskPool:
         queue = self.queue
         if room <= 0 or not queue:
             return []
+        if worker.alone is not None:
+            return []
+        if self._runs_alone(queue[0]):
+            return self._take_alone(worker)
         # Leases on their way find work too: what is left is shared with the workers that have room.
         share = max(1, -(-len(queue) // max(1, len(self.leases))))
         count = min(room, len(queue), share)
-        batch = [queue.popleft() for _ in range(count)]
-        worker.in_flight += count
+        batch: list[CallRecord] = []
+        for _ in range(count):
+            if self._runs_alone(queue[0]):
+                break
+            batch.append(queue.popleft())
+        worker.in_flight += len(batch)
         worker.idle_since_ms = None
         return batch
+
+    def _runs_alone(self, record: CallRecord) -> bool:
+        return record[1].max_retries == 0 or record[0] in self._attempts
+
+    def _take_alone(self, worker: LeasedWorker) -> list[CallRecord]:
+        if worker.in_flight:
+            return []
+        record = self.queue.popleft()
+        worker.in_flight = 1
+        worker.alone = record[0]
+        worker.idle_since_ms = None
+        return [record]
+
+    def finished(self, worker: LeasedWorker, count: int, busy_us: int) -> None:
+        """`count` tasks of this worker are over; they ran for `busy_us` together."""
+        worker.in_flight -= count
+        worker.observe(busy_us / count)
+        if worker.alone is not None:
+            self._attempts.pop(worker.alone, None)
+            worker.alone = None
+        assert worker.in_flight >= 0, "more answers than tasks"
+
+    def again(self, record: CallRecord, worker: LeasedWorker | None) -> None:
+        """A task that raised runs once more, behind what waits; call before `finished`."""
+        if worker is not None:
+            worker.alone = None
+        self.queue.append(record)
+
+    def use_attempt(self, record: CallRecord) -> bool:
+        """One run of the task failed or was lost. Whether another one is allowed."""
+        allowed = record[1].max_retries
+        used = self._attempts.get(record[0], 0)
+        if 0 <= allowed <= used:
+            self.over(record)
+            return False
+        self._attempts[record[0]] = used + 1
+        return True
+
+    def over(self, record: CallRecord) -> None:
+        """The task is over: nothing about it is remembered."""
+        self._attempts.pop(record[0], None)
 
     def gave_back(self, records: list[CallRecord], worker: LeasedWorker | None) -> None:
         """Tasks that did not start: they go to the front, in their order."""
         self.queue.extendleft(reversed(records))
         if worker is not None:
             worker.in_flight -= len(records)
+            worker.alone = None
             worker.mean_us = float(limits.PIPELINE_WINDOW_US)
 
     def idle_leases(self, before_ms: int) -> list[bytes]:

@@ -1,12 +1,13 @@
 """Calls to one actor, in order, across restarts: the same for its owner and for everybody else.
 
-Whoever knows the actor's state (the owner's host, or a watch) tells this object `alive`, `restarting` or
-`died`; it decides what becomes of queued and of lost calls.
+Whoever knows the actor's state (the owner's host, or a watch) tells this object `alive`,
+`restarting` or `died`; it decides what becomes of queued and of lost calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -14,9 +15,9 @@ from typing import Protocol
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import types_pb2 as t
 from driver_client import exceptions
-from driver_client.core import entry as entries
 from driver_client.core.call import CallRecord
-from driver_client.core.entry import Entry
+from driver_client.object_ref import entry_of
+from driver_client.objects import entry as entries
 from driver_client.shell.death_errors import actor_died_error
 from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.peer_connection import PeerConnection
@@ -37,7 +38,10 @@ class ActorHostHooks(Protocol):
 
 
 class ActorClient:
-    """One per actor and process. I/O thread only, except `queue.append` and the flags read by users."""
+    """One per actor and process.
+
+    I/O thread only, except `queue.append` and the flags read by users.
+    """
 
     def __init__(self, actor_id: bytes, services: OwnerServices, name: str) -> None:
         self.actor_id = actor_id
@@ -50,6 +54,9 @@ class ActorClient:
         self.incarnation = 0
         self.outstanding = 0
         self.on_idle: Callable[[], None] | None = None
+        self._reserved = 0
+        self._answered = 0
+        self._reserve_lock = threading.Lock()
         self._services = services
         self._limbo: list[CallRecord] = []
         self._attempts: dict[int, int] = {}
@@ -57,6 +64,14 @@ class ActorClient:
         self._reattach: tuple[str, bytes] | None = None
 
     # ---- from the submitting side
+
+    def reserve(self, limit: int) -> bool:
+        """Counts one call of a handle with `max_pending_calls`; False: too many. Any thread."""
+        with self._reserve_lock:
+            if self._reserved - self._answered >= limit:
+                return False
+            self._reserved += 1
+            return True
 
     def flush(self) -> None:
         """Sends what is queued and ready, in order."""
@@ -83,7 +98,7 @@ class ActorClient:
     def _argument_failed(self, record: CallRecord) -> bool:
         extra = record[4]
         for _, ref in extra.arguments if extra is not None else ():
-            entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+            entry = entry_of(ref)
             if entry.state == entries.ERROR:
                 self._done(record)
                 self._services.complete_all(record, entry.data, entries.ERROR)
@@ -130,6 +145,13 @@ class ActorClient:
         if connection is not None and not connection.closed:
             self._limbo += connection.abort()
 
+    def retire(self) -> None:
+        """No handle is left here: the stream closes once everything is answered."""
+        if self.outstanding <= 0:
+            self.detach()
+        else:
+            self.on_idle = self.detach
+
     # ---- limbo: sent, not answered, stream gone
 
     def _settle_limbo(self, *, alive: bool) -> None:
@@ -145,7 +167,8 @@ class ActorClient:
                 self._done(record)
                 text = (
                     f"the call of {self.name}.{record[1].call_name} was lost: the actor "
-                    f"{'restarted' if alive else 'restarts'}; set max_task_retries to have calls repeated"
+                    f"{'restarted' if alive else 'restarts'}; "
+                    "set max_task_retries to have calls repeated"
                 )
                 error = exceptions.ActorUnavailableError(text, self.actor_id.hex())
                 self._services.fail(record, error)
@@ -161,6 +184,7 @@ class ActorClient:
 
     def _done(self, record: CallRecord) -> None:
         self.outstanding -= 1
+        self._answered += 1
         if self._attempts:
             self._attempts.pop(record[0], None)
         if self.on_idle is not None and self.outstanding <= 0:
@@ -182,6 +206,7 @@ class ActorClient:
     def results_arrived(self, connection: PeerConnection, count: int, busy_us: int) -> None:
         """Counts answers."""
         self.outstanding -= count
+        self._answered += count
         if self.on_idle is not None and self.outstanding <= 0:
             self.on_idle()
 
@@ -194,12 +219,13 @@ class ActorClient:
         detail: pb.ResultDetail | None,
     ) -> None:
         """Errors that may be retried are; everything else completes the entry."""
-        if kind == pb.RESULT_KIND_ERROR and self._services.may_retry_error(record, value):
-            if self._use_attempt(record):
-                self.outstanding += 1
-                self.queue.append(record)
-                self.flush()
-                return
+        retry = kind == pb.RESULT_KIND_ERROR and self._services.may_retry_error(record, value)
+        if retry and self._use_attempt(record):
+            self.outstanding += 1
+            self._answered -= 1
+            self.queue.append(record)
+            self.flush()
+            return
         self._attempts.pop(record[0], None)
         self._services.complete_special(connection, record, kind, value, detail)
 

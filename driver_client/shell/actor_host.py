@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import types_pb2 as t
 from driver_client.core.actor_spec import ActorSpec
-from driver_client.core.entry import Entry
+from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.bundle_router import BundleRouter
 from driver_client.shell.group_session import GroupSession
@@ -67,6 +67,13 @@ class ActorHost:
         else:
             actor.restart(reason)
         return True
+
+    def group_removed(self, group_id: bytes) -> None:
+        """This process removed the group: actors in it are dead now, restartable ones too."""
+        for actor in list(self._actors.values()):
+            if actor.spec.key.request.placement_group_id == group_id:
+                cause = t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED
+                actor.end(cause, "its placement group was removed by its user")
 
     def out_of_scope(self, entry: Entry) -> None:
         """The last handle went: the actor ends when what was called is answered."""

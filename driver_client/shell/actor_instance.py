@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from cluster_api.v1 import core_worker_pb2 as pb
-from driver_client.core import serialization
+from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.call_queue import Call
 from driver_client.shell.function_store import FunctionStore, extend_module_path
-from driver_client.shell.outcome import error_outcome, outcome_of
+from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
 
 if TYPE_CHECKING:
     from driver_client.shell.executor import CreationAnswer, Executor
@@ -98,8 +98,11 @@ class ActorInstance:
         if name == "__ray_terminate__":
             return _terminate
         if name == "__ray_call__":
-            return lambda function, *args, **kwargs: function(self.instance, *args, **kwargs)
+            return self._call_with_instance
         return getattr(self.instance, name)
+
+    def _call_with_instance(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(self.instance, *args, **kwargs)
 
 
 def _terminate() -> None:
@@ -190,7 +193,7 @@ class AsyncCalls:
             executor.leave(str(wanted))
             return
         except asyncio.CancelledError:
-            outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
+            outcome: Outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
             outcome = error_outcome(error, function.call_name, executor.node_id)
         executor.answer(stream, sequence, outcome, started)

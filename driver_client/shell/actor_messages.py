@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import types_pb2 as t
 from driver_client.core.actor_spec import ActorSpec
+from driver_client.object_ref import entry_of
 from driver_client.shell.owner_services import OwnerServices
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ def creation_message(spec: ActorSpec, incarnation: int, services: OwnerServices)
         actor_id=spec.actor_id,
         incarnation=incarnation,
         class_definition=pb.FunctionDefinition(
-            hash=spec.class_body.hash, pickled=spec.class_body.pickled, name=spec.class_name
+            hash=spec.class_body.hash,
+            pickled=spec.class_body.pickled,
+            name=spec.class_name,
+            source_file=spec.class_body.source_file,
         ),
         payload=spec.payload,
         max_concurrency=spec.max_concurrency,
@@ -40,7 +44,7 @@ def creation_message(spec: ActorSpec, incarnation: int, services: OwnerServices)
         owner_address=services.own_address,
     )
     for argument, ref in spec.extra.arguments if spec.extra else ():
-        entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        entry = entry_of(ref)
         message.references.add(
             argument=argument,
             object_id=entry.object_id,

@@ -1,4 +1,4 @@
-"""States of actors that somebody else hosts: asked from their owner, or from the GCS for detached ones."""
+"""States of actors that somebody else hosts: asked from the owner; if detached, the GCS."""
 
 from __future__ import annotations
 

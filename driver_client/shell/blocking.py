@@ -1,7 +1,7 @@
 """Blocks user threads until objects are complete; lends a worker's CPU meanwhile.
 
-`get` for many waits for the newest first: results come in frames, so one wake-up covers most of them.
-`wait` looks again once per frame. Neither registers anything per object on the common path.
+`get` for many waits for the newest first: results come in frames, so one wake-up covers most of
+them. `wait` looks again once per frame. Neither registers anything per object on the common path.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from driver_client import exceptions, limits
-from driver_client.core import entry as entries
-from driver_client.core.entry import Entry, Gate
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry, Gate
 
 
 class _EntryGate(Gate):
@@ -45,7 +45,8 @@ class Blocking:
             if many:
                 entries.error_watchers.append(gate)
             try:
-                while entry.add_waiter(gate) and entry.state == entries.PENDING:
+                entry.add_waiter(gate)
+                while entry.state == entries.PENDING:
                     if many and any(e.state == entries.ERROR for e in wanted):
                         return
                     if not self._pass(gate, deadline):

@@ -1,6 +1,7 @@
 """Sends a lease request of a placement group straight to the agent that holds the bundle.
 
-The bundle -> node map comes with the group's record, so no scheduler, view or syncer is in the path.
+The bundle -> node map comes with the group's record, so no scheduler, view or syncer is in the
+path.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from driver_client.shell.lease_client import LeaseClient, LeaseHolder
 
 
 class BundleRouter:
-    """Picks the bundle for requests that name none, round robin over those that are large enough."""
+    """Picks the bundle for requests that name none: round robin over the large enough ones."""
 
     def __init__(self, io: IoThread, groups: Callable[[], GroupSession]) -> None:
         self._io = io

@@ -1,10 +1,14 @@
-"""Calls waiting for the worker's main thread. Filled by the I/O thread, which may also take them back."""
+"""Calls waiting for the worker's main thread.
+
+Filled by the I/O thread, which may also take them back.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from driver_client.shell.function_store import LocalFunction
@@ -13,8 +17,8 @@ from driver_client.shell.peer_stream import PeerStream
 Call = tuple[PeerStream, int, LocalFunction, bytes, Any]
 """(caller's stream, task sequence, function, payload, CallDetail or None)"""
 
-Work = Any
-"""A Call, or a callable of the worker itself (constructor, exit)."""
+Work = Call | Callable[[], None] | None
+"""A Call, or a callable of the worker itself (constructor, exit), or None: the end."""
 
 
 class CallQueue:
@@ -31,7 +35,7 @@ class CallQueue:
     def __len__(self) -> int:
         return len(self._items)
 
-    def extend(self, items: list[Work]) -> None:
+    def extend(self, items: Sequence[Work]) -> None:
         """Adds work; wakes the consumer if it sleeps. I/O thread."""
         self._items.extend(items)
         if self._sleeping:
@@ -61,11 +65,10 @@ class CallQueue:
                 item = items.pop()
             except IndexError:
                 break
-            if isinstance(item, tuple):
-                taken.append(item)
-            else:
+            if item is None or callable(item):
                 items.append(item)
                 break
+            taken.append(item)
         taken.reverse()
         return taken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_api.v1 import types_pb2 as t
 from driver_client import exceptions
-from driver_client.core import serialization
+from driver_client.objects import serialization
 
 _SENTENCES = {
     t.ACTOR_DEATH_CAUSE_WORKER_DIED: "its worker process died",

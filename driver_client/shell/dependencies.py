@@ -1,12 +1,13 @@
-"""Waits for arguments that are not there yet; arguments that are cost nothing (DESIGN section 8)."""
+"""Waits for arguments that are not there yet; those that are cost nothing (DESIGN section 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from driver_client.core import entry as entries
 from driver_client.core.call import CallExtra
-from driver_client.core.entry import Entry
+from driver_client.object_ref import entry_of
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry
 from driver_client.shell.ownership import Ownership
 
 
@@ -20,7 +21,7 @@ class Dependencies:
         """True: all arguments are complete now. Else `ready` is called when the last one is."""
         pending: list[Entry] = []
         for _, ref in extra.arguments:
-            entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+            entry = entry_of(ref)
             if entry.state == entries.PENDING:
                 pending.append(entry)
         extra.unready = len(pending)
@@ -39,7 +40,7 @@ class Dependencies:
     def failure(extra: CallExtra) -> bytes | None:
         """The error of the first argument that failed."""
         for _, ref in extra.arguments:
-            entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+            entry = entry_of(ref)
             if entry.state == entries.ERROR:
                 return entry.data
         return None

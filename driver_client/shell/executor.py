@@ -1,7 +1,8 @@
 """Runs what callers send to this worker: tasks one by one, or the calls of one actor.
 
-Plain functions and methods run on the main thread (signals reach them); actors with `async def` methods
-run on an event loop there; `max_concurrency` above one gives a plain actor that many threads.
+Plain functions and methods run on the main thread (signals reach them); actors with `async def`
+methods run on an event loop there; `max_concurrency` above one gives a plain actor that many
+threads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
 from driver_client import limits
-from driver_client.core import serialization
+from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.actor_instance import ActorExit, ActorInstance
 from driver_client.shell.call_queue import Call, CallQueue
@@ -28,7 +29,7 @@ CreationAnswer = Callable[[pb.ActorCreated], None]
 
 
 class Executor:
-    """CallTarget of a worker. `accept` and its like run on the I/O thread, `run` on the main thread."""
+    """CallTarget of a worker. `accept` and its like run on the I/O thread, `run` on main."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Executor:
         functions: FunctionStore,
         *,
         exit_process: Callable[[str], None],
+        actor_named: Callable[[pb.CreateActor], None],
     ) -> None:
         self.node_id = ""
         self.actor: ActorInstance | None = None
@@ -45,6 +47,7 @@ class Executor:
         self._ownership = ownership
         self._functions = functions
         self._exit_process = exit_process
+        self._actor_named = actor_named
         self._queue = CallQueue()
         self._check: asyncio.TimerHandle | None = None
 
@@ -82,6 +85,7 @@ class Executor:
 
     def create_actor_for(self, message: pb.CreateActor, answer: CreationAnswer) -> None:
         """Queues a constructor; `answer` is called on the main thread."""
+        self._actor_named(message)
         self._functions.add(message.class_definition)
         self.actor = ActorInstance(message, self._functions, self)
         actor = self.actor
@@ -129,7 +133,7 @@ class Executor:
             item = queue.take()
             if item is None:
                 return
-            if not isinstance(item, tuple):
+            if callable(item):
                 item()
                 continue
             if self.exiting:
@@ -188,9 +192,11 @@ class Executor:
         if function.method_name:
             assert self.actor is not None, "methods are called on actors only"
             return self.actor.method(function.method_name)
-        if function.resolved is None:
-            function.resolved = self._functions.load(function.body_hash)
-        return function.resolved
+        resolved = function.resolved
+        if resolved is None:
+            loaded: Callable[..., Any] = self._functions.load(function.body_hash)
+            function.resolved = resolved = loaded
+        return resolved
 
     @staticmethod
     def arguments_of(payload: bytes, detail: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

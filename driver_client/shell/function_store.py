@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
+from driver_client import source_files
 
 
 class LocalFunction:
@@ -40,13 +41,13 @@ class FunctionStore:
     """Pickled bodies by hash and what they became."""
 
     def __init__(self) -> None:
-        self._pickled: dict[bytes, bytes] = {}
+        self._pickled: dict[bytes, tuple[bytes, str]] = {}
         self._loaded: dict[bytes, Any] = {}
 
     def add(self, definition: pb.FunctionDefinition) -> None:
         """Keeps a body until it is first called."""
         if definition.pickled and definition.hash not in self._loaded:
-            self._pickled[definition.hash] = definition.pickled
+            self._pickled[definition.hash] = (definition.pickled, definition.source_file)
 
     def load(self, body_hash: bytes) -> Any:
         """The function or class. On the thread that runs user code: unpickling may import modules.
@@ -56,7 +57,9 @@ class FunctionStore:
         """
         loaded = self._loaded.get(body_hash)
         if loaded is None:
-            loaded = pickle.loads(self._pickled[body_hash])
+            pickled, file = self._pickled[body_hash]
+            loaded = pickle.loads(pickled)
+            source_files.restore(loaded, file)
             self._loaded[body_hash] = loaded
             self._pickled.pop(body_hash, None)
         return loaded

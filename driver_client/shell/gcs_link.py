@@ -1,10 +1,10 @@
-"""This process's channel to the GCS and the unary calls on it, with bounded retry while it is away."""
+"""This process's channel to the GCS and the unary calls on it; bounded retry while it is away."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
 from grpc import aio
@@ -24,27 +24,13 @@ class GcsLink:
     def __init__(self, address: str) -> None:
         self.address = address
         self.channel: aio.Channel = make_channel(address, own_connection=True)
-        self.nodes = cast(
-            "gcs_pb2_grpc.NodeServiceAsyncStub", gcs_pb2_grpc.NodeServiceStub(self.channel)
-        )
-        self.kv = cast("gcs_pb2_grpc.KvServiceAsyncStub", gcs_pb2_grpc.KvServiceStub(self.channel))
-        self.jobs = cast(
-            "gcs_pb2_grpc.JobServiceAsyncStub", gcs_pb2_grpc.JobServiceStub(self.channel)
-        )
-        self.actors = cast(
-            "gcs_pb2_grpc.ActorServiceAsyncStub", gcs_pb2_grpc.ActorServiceStub(self.channel)
-        )
-        self.status = cast(
-            "gcs_pb2_grpc.StatusServiceAsyncStub", gcs_pb2_grpc.StatusServiceStub(self.channel)
-        )
-        self.groups = cast(
-            "placement_groups_pb2_grpc.PlacementGroupServiceAsyncStub",
-            placement_groups_pb2_grpc.PlacementGroupServiceStub(self.channel),
-        )
-        self.autoscaler = cast(
-            "autoscaler_pb2_grpc.AutoscalerStateServiceAsyncStub",
-            autoscaler_pb2_grpc.AutoscalerStateServiceStub(self.channel),
-        )
+        self.nodes = gcs_pb2_grpc.NodeServiceStub(self.channel)
+        self.kv = gcs_pb2_grpc.KvServiceStub(self.channel)
+        self.jobs = gcs_pb2_grpc.JobServiceStub(self.channel)
+        self.actors = gcs_pb2_grpc.ActorServiceStub(self.channel)
+        self.status = gcs_pb2_grpc.StatusServiceStub(self.channel)
+        self.groups = placement_groups_pb2_grpc.PlacementGroupServiceStub(self.channel)
+        self.autoscaler = autoscaler_pb2_grpc.AutoscalerStateServiceStub(self.channel)
 
     async def call(
         self,

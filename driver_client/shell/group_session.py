@@ -1,7 +1,7 @@
 """The one stream on which this process creates and removes groups and asks whether they are ready.
 
-A thousand serial `get(pg.ready())` cost about one round trip for all that are placed: creating implies
-watching, so the answer is usually here before the question.
+A thousand serial `get(pg.ready())` cost about one round trip for all that are placed: creating
+implies watching, so the answer is usually here before the question.
 """
 
 from __future__ import annotations

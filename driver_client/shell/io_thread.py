@@ -1,7 +1,7 @@
 """The one I/O thread of a process: a uvloop loop that owns all streams, tables and counts.
 
-User threads hand work over by appending to a queue and, only if the loop is not about to look anyway,
-waking it (CALIBRATION section 7: one flag instead of one wake-up per call).
+User threads hand work over by appending to a queue and, only if the loop is not about to look
+anyway, waking it (CALIBRATION section 7: one flag instead of one wake-up per call).
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ class IoThread:
             work()
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Runs `last`, ends all tasks, stops the loop and joins the thread. Not from the I/O thread."""
+        """Runs `last`, ends all tasks, stops the loop and joins the thread.
+
+        Not from the I/O thread.
+        """
 
         async def finish() -> None:
             try:

@@ -1,8 +1,8 @@
 """All lease sessions of this process: routes each request to the agent that should answer it.
 
-Route (DESIGN section 8): bundles go straight to their agent; everything else to the home agent, which
-grants, or names the scheduler, which names a node, which grants or rejects; a rejection goes back to the
-scheduler with the nodes that refused.
+Route (DESIGN section 8): bundles go straight to their agent; everything else to the home agent,
+which grants, or names the scheduler, which names a node, which grants or rejects; a rejection goes
+back to the scheduler with the nodes that refused.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class LeaseClient:
         self._dead_nodes: set[bytes] = set()
         self.home_address = home_address
         self.scheduler_address = ""
+        self.ever_granted = False
         self.home = self._session(home_address)
 
     # ---- asking
@@ -83,7 +84,7 @@ class LeaseClient:
     def request(
         self, request: pb.LeaseRequest, holder: LeaseHolder, address: str | None = None
     ) -> None:
-        """Asks for a lease; `address`: the agent that must answer (a bundle's), else the home agent."""
+        """Asks for a lease; `address`: the agent that must answer (a bundle's), else home."""
         lease = _Lease(request, holder)
         self._leases[request.lease_id] = lease
         self._send(lease, address or self.home_address)
@@ -160,13 +161,9 @@ class LeaseClient:
         elif kind == "reject":
             self._rejected(item.reject)
         elif kind == "failed":
-            lease = self._leases.pop(item.failed.lease_id, None)
-            if lease is not None:
-                lease.holder.lease_failed(item.failed)
+            self._failed(item.failed)
         elif kind == "pending":
-            lease = self._leases.get(item.pending.lease_id)
-            if lease is not None:
-                lease.holder.lease_pending(item.pending)
+            self._pending(item.pending)
         elif kind == "worker_ended":
             self._worker_ended(item.worker_ended)
         elif kind == "give_back":
@@ -184,9 +181,19 @@ class LeaseClient:
             unwanted = pb.LeaseReturn(lease_ids=[grant.lease_id], reason="not wanted any more")
             session.send(pb.OwnerItem(return_lease=unwanted))
             return
-        lease.granted = True
+        lease.granted = self.ever_granted = True
         lease.session = session
         lease.holder.lease_granted(grant)
+
+    def _failed(self, failed: pb.LeaseFailed) -> None:
+        lease = self._leases.pop(failed.lease_id, None)
+        if lease is not None:
+            lease.holder.lease_failed(failed)
+
+    def _pending(self, pending: pb.LeasePending) -> None:
+        lease = self._leases.get(pending.lease_id)
+        if lease is not None:
+            lease.holder.lease_pending(pending)
 
     def _redirected(self, redirect: pb.LeaseRedirect) -> None:
         lease = self._leases.get(redirect.lease_id)
@@ -229,7 +236,7 @@ class LeaseClient:
                 self._end_lease(
                     lease_id, lease, "the agent does not hold this lease any more", gone=False
                 )
-            elif lease.session is session and not lease.granted:
+            elif session.welcomes > 1 and lease.session is session and not lease.granted:
                 # Idempotent by lease id: a request the agent already has is answered once.
                 session.send(pb.OwnerItem(request=lease.request))
 

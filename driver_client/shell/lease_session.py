@@ -1,4 +1,7 @@
-"""One lease session to one agent: requests, returns and cancels out; grants and endings in. Batched."""
+"""One lease session to one agent: requests, returns and cancels out; grants and endings in.
+
+Batched.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ class LeaseSession:
         self.welcomed = asyncio.Event()
         self.welcome: pb.AgentWelcome | None = None
         self.lost = False
+        self.welcomes = 0
         self._io = io
         self._listener = listener
         self._outbox: Outbox[pb.OwnerItem] = Outbox(self._write)
@@ -120,6 +124,7 @@ class LeaseSession:
                         self.welcome = item.welcome
                         self.node_id = item.welcome.node_id
                         self.welcomed.set()
+                        self.welcomes += 1
                     self._listener.item_arrived(self, item)
                 if sender is None and self.welcomed.is_set():
                     sender = self._io.keeper.start(self._outbox.run(), "lease outbox")

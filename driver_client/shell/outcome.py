@@ -10,8 +10,8 @@ from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import exceptions
-from driver_client.core import serialization
-from driver_client.core.entry import Entry
+from driver_client.object_ref import entry_of
+from driver_client.objects import serialization
 from driver_client.shell.function_store import LocalFunction
 
 Outcome = tuple[bytes, int, "pb.ResultDetail | None", list[Any]]
@@ -62,7 +62,7 @@ def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
 
 def _note(detail: pb.ResultDetail, refs: list[Any], index: int) -> None:
     for ref in refs:
-        entry: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        entry = entry_of(ref)
         detail.contained.add(
             object_id=entry.object_id, owner_address=entry.owner_address, return_index=index
         )

@@ -12,10 +12,11 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import actor_lifecycle as life
 from driver_client import exceptions
-from driver_client.core import entry as entries
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.core.call import CallRecord
-from driver_client.core.entry import Entry
+from driver_client.object_ref import entry_of
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.actor_messages import actor_record, creation_message
 from driver_client.shell.lease_client import LeaseClient
@@ -80,7 +81,7 @@ class OwnedActor:
     def arguments_ready(self) -> None:
         """All constructor arguments are complete."""
         for _, ref in self.spec.extra.arguments if self.spec.extra else ():
-            argument: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+            argument = entry_of(ref)
             if argument.state == entries.ERROR:
                 self.end(
                     t.ACTOR_DEATH_CAUSE_CREATION_FAILED,
@@ -259,7 +260,8 @@ class OwnedActor:
         self.client.lost(unfinished)
         cause = _CAUSES.get(ended.cause, t.ACTOR_DEATH_CAUSE_WORKER_DIED)
         if cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED and not self._group_is_gone():
-            # The bundle was given back to be placed again with its whole gang: the actor follows it.
+            # The bundle was given back to be placed again with its whole gang: the actor follows
+            # it.
             cause = t.ACTOR_DEATH_CAUSE_NODE_DIED
         message = ended.message or f"exit status {ended.exit_code}"
         now = self._tools.services.wall_ms()

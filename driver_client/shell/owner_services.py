@@ -1,4 +1,4 @@
-"""What tasks and actors need from the process: ids, streams, and the rules for completing entries."""
+"""What tasks and actors need of the process: ids, streams, the rules for completing entries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
 from driver_client import exceptions
-from driver_client.core import entry as entries
-from driver_client.core import serialization
 from driver_client.core.call import CallRecord
-from driver_client.core.entry import Entry
+from driver_client.objects import entry as entries
+from driver_client.objects import serialization
+from driver_client.objects.entry import Entry
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.peer_connection import PeerConnection, PeerListener
 

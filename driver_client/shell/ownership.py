@@ -1,21 +1,25 @@
-"""Reference counts of this process: what it owns and lends, what it borrows. I/O thread only.
+"""Reference counts of this process: what it owns and lends, what it borrows.
+
+On the I/O thread, except that references are rebuilt where values are read: the lock keeps two
+threads from making two entries of one borrowed object.
 
 Own entries are in a table only once their id left the process (`export`); most never do.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
 from driver_client import exceptions, object_ref
-from driver_client.core import entry as entries
 from driver_client.core.borrowing import BorrowLedger
 from driver_client.core.call import CallRecord
-from driver_client.core.entry import Entry, key_of
 from driver_client.object_ref import ObjectRef
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry, key_of
 from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.peer_connection import PeerConnection
 
@@ -32,10 +36,12 @@ class Ownership:
         self.borrowed: dict[bytes, Entry] = {}
         self._owners: dict[str, PeerConnection] = {}
         self._ledger = BorrowLedger()
+        self._lock = threading.RLock()  # a finalizer of users may read references at any point
         self._after: list[tuple[set[bytes], Callable[[], None]]] = []
         self._fetching: dict[bytes, None] = {}
         self.actor_states: Callable[[pb.PeerReplyFrame], None] = lambda _frame: None
         self.owner_lost: Callable[[str], None] = lambda _address: None
+        self.borrowed_gone: Callable[[bytes], None] = lambda _object_id: None
 
     def on_io(self, work: Callable[[], None]) -> None:
         """Runs `work` on the I/O thread: now if this is it."""
@@ -51,7 +57,7 @@ class Ownership:
         changes = object_ref.changes
         while changes:
             change = changes.popleft()
-            if type(change) is tuple:
+            if isinstance(change, tuple):
                 entry = change[0]
                 if entry.local == 0 and type(entry.key) is bytes:
                     self._revive(entry)
@@ -77,19 +83,24 @@ class Ownership:
     def _revive(self, entry: Entry) -> None:
         """A user thread took one more reference while the last one was being swept."""
         object_id = entry.object_id
-        if self.borrowed.get(object_id) is not entry:
+        with self._lock:
+            if self.borrowed.get(object_id) is entry:
+                return
             self.borrowed[object_id] = entry
-            self._ledger.add(object_id)
-            self._announce(entry)
+            self._ledger.add(object_id, entry.owner_address)
+        self._announce(entry)
 
     def _return_borrowed(self, entry: Entry) -> None:
         object_id = entry.object_id
-        if self.borrowed.get(object_id) is not entry:
-            return
-        del self.borrowed[object_id]
+        with self._lock:
+            if self.borrowed.get(object_id) is not entry:
+                return
+            del self.borrowed[object_id]
+            removals = self._ledger.remove(object_id, entry.owner_address)
         self._fetching.pop(object_id, None)
         entry.contained = None
-        self._send_removals(self._ledger.remove(object_id, entry.owner_address))
+        self.borrowed_gone(object_id)
+        self._send_removals(removals)
 
     # ---- rebuilding references
 
@@ -105,12 +116,13 @@ class Ownership:
             if entry is None:
                 return ObjectRef(self._lost(object_id, owner_address))
             return object_ref.another(entry)
-        entry = self.borrowed.get(object_id)
-        if entry is not None:
-            return object_ref.another(entry)
-        entry = Entry(object_id, ids.owner_of(object_id), owner_address)
-        self.borrowed[object_id] = entry
-        self._ledger.add(object_id)
+        with self._lock:
+            entry = self.borrowed.get(object_id)
+            if entry is not None:
+                return object_ref.another(entry)
+            entry = Entry(object_id, ids.owner_of(object_id), owner_address)
+            self.borrowed[object_id] = entry
+            self._ledger.add(object_id, owner_address)
         self._services.io.post(self._announce, entry)
         return ObjectRef(entry)
 
@@ -155,11 +167,18 @@ class Ownership:
         return self._ledger.unacknowledged
 
     def _acknowledged(self, object_id: bytes) -> None:
-        self._send_removals(self._ledger.acknowledged(object_id))
+        with self._lock:
+            removals = self._ledger.acknowledged(object_id)
+        self._send_removals(removals)
+        if object_id not in self._ledger.unacknowledged:
+            self._settled({object_id})
+
+    def _settled(self, object_ids: set[bytes]) -> None:
+        """Runs what waited for these only."""
         due: list[Callable[[], None]] = []
         rest: list[tuple[set[bytes], Callable[[], None]]] = []
         for waiting, then in self._after:
-            waiting.discard(object_id)
+            waiting.difference_update(object_ids)
             if waiting:
                 rest.append((waiting, then))
             else:
@@ -243,11 +262,14 @@ class Ownership:
             if entry.owner_address != connection.address:
                 continue
             if entry.state == entries.PENDING:
-                text = f"the owner of object {object_id.hex()} at {entry.owner_address} died: {message}"
+                where = entry.owner_address
+                text = f"the owner of object {object_id.hex()} at {where} died: {message}"
                 error = exceptions.OwnerDiedError(object_id.hex(), text)
                 entry.complete(exceptions.pickle_error(error), entries.ERROR)
-            if object_id in self._ledger.unacknowledged:
-                self._acknowledged(object_id)
+        with self._lock:
+            lost, removals = self._ledger.owner_gone(connection.address)
+        self._send_removals(removals)
+        self._settled(set(lost))
         self.owner_lost(connection.address)
 
     # ---- what we lend

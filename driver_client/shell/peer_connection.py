@@ -1,7 +1,7 @@
-"""The client end of one stream to another process: calls out, results in, ownership traffic both ways.
+"""The client end of one stream to another process: calls out, results in, ownership both ways.
 
-One write in flight; what queues up meanwhile goes as one columnar frame. Everything here runs on the
-I/O thread.
+One write in flight; what queues up meanwhile goes as one columnar frame. Everything here runs on
+the I/O thread.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from grpc import aio
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
-from cluster_api.v1 import types_pb2 as t
 from cluster_common.transport.endpoints import make_channel
 from driver_client import limits
-from driver_client.core import entry as entries
 from driver_client.core.call import CallRecord, CallTemplate
+from driver_client.object_ref import entry_of
+from driver_client.objects import entry as entries
 from driver_client.shell.io_thread import IoThread
 
 log = structlog.get_logger()
@@ -210,6 +210,7 @@ class PeerConnection:
             if body.hash not in self._sent_bodies:
                 self._sent_bodies.add(body.hash)
                 definition.pickled = body.pickled
+                definition.source_file = body.source_file
         self._new_functions.append(definition)
         return number
 
@@ -220,7 +221,7 @@ class PeerConnection:
                 continue
             detail = calls.details.add(position=position)
             for argument, ref in extra.arguments:
-                entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+                entry = entry_of(ref)
                 detail.references.add(
                     argument=argument,
                     object_id=entry.object_id,
@@ -312,8 +313,3 @@ async def _end_reason(stream: Any) -> str:
         return f"{code.name}: {await stream.details()}"
     except (grpc.RpcError, asyncio.InvalidStateError):
         return "the stream ended"
-
-
-def actor_states_of(frame: pb.PeerReplyFrame) -> list[t.ActorRecord]:
-    """The actor records of a frame."""
-    return list(frame.actor_states)

@@ -1,4 +1,4 @@
-"""`CoreWorkerService`: what this process answers to callers, borrowers, agents and other processes."""
+"""`CoreWorkerService`: what this process answers to callers, borrowers, agents and others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from grpc import aio
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
 from driver_client import limits
-from driver_client.core import entry as entries
-from driver_client.core.entry import Entry, key_of
+from driver_client.object_ref import entry_of
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry, key_of
 from driver_client.shell.function_store import FunctionStore, LocalFunction, extend_module_path
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.ownership import Ownership
@@ -89,7 +90,7 @@ class PeerService(rpc.CoreWorkerServiceServicer):
         self._hooks = hooks
         self.streams: set[PeerStream] = set()
 
-    async def Connect(  # noqa: N802 - gRPC name
+    async def Connect(  # noqa: N802 - gRPC name  # pyright: ignore[reportIncompatibleMethodOverride] - reads and writes itself
         self, request_iterator: AsyncIterator[pb.PeerFrame], context: Any
     ) -> None:
         """One caller's stream."""
@@ -116,10 +117,12 @@ class PeerService(rpc.CoreWorkerServiceServicer):
         stream.sender_id = hello.sender_id
         stream.sender_address = hello.sender_address
         stream.lease_id = hello.lease_id
+        other = hello.receiver_id and hello.receiver_id != self._hooks.owner_id
+        if other or self._is_other_cluster(hello):
+            return False
         extend_module_path(hello.sys_path)
         self._hooks.greeted(hello)
-        other = hello.receiver_id and hello.receiver_id != self._hooks.owner_id
-        return not other and not self._is_other_cluster(hello)
+        return True
 
     def _is_other_cluster(self, hello: pb.PeerHello) -> bool:
         own = self._hooks.cluster_id  # empty in a worker until its agent's welcome is read
@@ -260,7 +263,7 @@ def _tell_object(stream: PeerStream, entry: Entry) -> None:
         has_value=True,
     )
     for ref in entry.contained or ():
-        inner: Entry = ref._entry  # noqa: SLF001 - the reference's own runtime  # pyright: ignore[reportPrivateUsage]
+        inner = entry_of(ref)
         state.contained.add(object_id=inner.object_id, owner_address=inner.owner_address)
 
 

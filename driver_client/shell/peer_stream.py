@@ -1,4 +1,4 @@
-"""The server end of one caller's stream: its functions, its results on the way out, what it watches."""
+"""The server end of one caller's stream: its functions, results on the way out, its watches."""
 
 from __future__ import annotations
 

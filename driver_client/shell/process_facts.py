@@ -1,4 +1,7 @@
-"""Who this process is in the cluster. Written at connection; a worker's job facts change with its lease."""
+"""Who this process is in the cluster.
+
+Written at connection; a worker's job facts change with its lease.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The runtime of one driver or worker process: what user threads call, and the parts behind it.
 
-User threads serialize, make entries and append to a queue; the I/O thread does the rest. The owner side
-(leases, pools, owned actors) is made when a process first submits something: most workers never do.
+User threads serialize, make entries and append to a queue; the I/O thread does the rest. The owner
+side (leases, pools, owned actors) is made when a process first submits something: most workers
+never do.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from typing import Any
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
-from cluster_common import ids
 from driver_client import exceptions, limits, object_ref
-from driver_client.core import entry as entries
 from driver_client.core.call import CallRecord, CallTemplate
-from driver_client.core.entry import Entry
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.object_ref import ObjectRef
+from driver_client.objects import entry as entries
+from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.actor_host import ActorHost
 from driver_client.shell.actor_watches import ActorWatches
@@ -41,7 +41,10 @@ Submission = tuple[SchedulingKey | ActorClient, CallRecord]
 
 
 class Runtime:
-    """One per process. Methods without a remark may be called from any thread but the I/O thread."""
+    """One per process.
+
+    Methods without a remark may be called from any thread but the I/O thread.
+    """
 
     def __init__(self, io: IoThread, facts: ProcessFacts, *, gcs: GcsLink | None = None) -> None:
         self.io = io
@@ -49,6 +52,7 @@ class Runtime:
         self.services = OwnerServices(io, facts.owner_id, self.hello)
         self.services.own_address = facts.own_address
         self.ownership = Ownership(self.services, self._actor_out_of_scope)
+        self.ownership.borrowed_gone = self._borrowed_gone
         self.services.resolve = self.ownership.resolve
         self.services.after_acknowledged = self.ownership.after_acknowledged
         self.services.take_extras = self.ownership.frame_extras
@@ -71,6 +75,11 @@ class Runtime:
         object_ref.resolve = self.ownership.resolve
         object_ref.export = self.ownership.export
         object_ref.wake_io = io.wake
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether this process ever leased a worker."""
+        return self._leases is not None and self._leases.ever_granted
 
     # ---- parts made on first use, I/O thread
 
@@ -108,7 +117,7 @@ class Runtime:
                 self.facts.agent_address,
                 self._open_owner,
                 node_changed=self._node_changed,
-                home_lost=lambda message: self.home_lost(message),
+                home_lost=lambda message: self.home_lost(message),  # noqa: PLW0108 - set later
             )
             self._router.leases = self._leases
         return self._leases
@@ -227,6 +236,12 @@ class Runtime:
             self._host.out_of_scope(entry)
         self.clients.pop(entry.actor, None)
 
+    def _borrowed_gone(self, object_id: bytes) -> None:
+        """The last local handle of somebody else's actor: its client and stream go too."""
+        client = self.clients.pop(ids.task_of(object_id), None)
+        if client is not None and client.hooks is None:
+            client.retire()
+
     # ---- user threads: calls
 
     def submit(
@@ -242,7 +257,7 @@ class Runtime:
         entry = Entry(sequence, services.owner_id, services.own_address)
         count = template.num_returns
         if count == 1:
-            ref: Any = ObjectRef(entry)
+            ref: ObjectRef[Any] | list[ObjectRef[Any]] | None = ObjectRef(entry)
         else:
             ref = self._several(entry, sequence, count)
         self._submissions.append((target, (sequence, template, payload, entry, extra)))
@@ -290,6 +305,15 @@ class Runtime:
             "actor_clients": len(self.clients),
         }
 
+    def remove_group(self, group_id: bytes) -> None:
+        """Sends the removal and ends what this process has in the group; I/O thread."""
+        self.group_session().remove(group_id)
+        if self._host is not None:
+            self._host.group_removed(group_id)
+        if self._tasks is not None:
+            text = f"placement group {group_id.hex()} was removed"
+            self._tasks.group_removed(group_id, exceptions.TaskPlacementGroupRemoved(text))
+
     # ---- end
 
     async def close_async(self, reason: str) -> None:
@@ -306,8 +330,3 @@ class Runtime:
         object_ref.export = None
         object_ref.wake_io = None
         object_ref.changes.clear()
-
-
-def sequence_owner(identity: bytes) -> bytes:
-    """The owner inside an id."""
-    return ids.owner_of(identity)

@@ -97,11 +97,17 @@ class ControlCore:
         for node_id in self.placement.expected_nodes():
             if self.membership.nodes.get_alive(node_id) is None:
                 self._carry(self.placement.node_lost(node_id, at.mono_ms))
-        for record in records:
-            if record.node_id and self.membership.nodes.get_alive(record.node_id) is None:
-                # Its node's death was written, what follows from it was not.
-                self.detached.node_lost(record.node_id, t.ACTOR_DEATH_CAUSE_NODE_DIED, at)
+        self._follow_up_deaths(records, at)
         self._settle(at)
+
+    def _follow_up_deaths(self, actors: list[t.ActorRecord], at: Moment) -> None:
+        """A node's death was written in the last life; what follows from it may not have been."""
+        nodes = self.membership.nodes
+        homes = {job.home_node_id for job in self.jobs.running() if job.home_node_id}
+        used = {record.node_id: None for record in actors if record.node_id}
+        for node_id in [*used, *sorted(homes - used.keys())]:
+            if nodes.get_alive(node_id) is None:
+                self._node_is_gone(node_id, t.ACTOR_DEATH_CAUSE_NODE_DIED, at)
 
     # ---- node sessions
 
@@ -133,20 +139,19 @@ class ControlCore:
             self._node_died(node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
         self._settle(at)
 
-    def silence_confirmed(
-        self, node_id: bytes, loop_lag_ms: int, reachable: bool, at: Moment
-    ) -> None:
+    def silence_confirmed(self, node_id: bytes, evidence: fx.SilenceEvidence, at: Moment) -> None:
         """Back from the I/O loop: the node is dead unless it spoke, or we were late ourselves."""
         liveness = self.membership.liveness
         if not liveness.silence_confirmed(node_id, at.mono_ms):
             return
-        if liveness.was_late(node_id, loop_lag_ms, at.mono_ms):
+        if liveness.was_late(node_id, evidence.loop_lag_ms, at.mono_ms):
             return
-        if reachable and liveness.may_wait(node_id, at.mono_ms):
+        if evidence.port_answers and liveness.may_wait(node_id, at.mono_ms):
             return
         broken = liveness.is_broken(node_id)
         cause = t.NODE_DEATH_CAUSE_CRASHED if broken else t.NODE_DEATH_CAUSE_MISSED_PINGS
-        message = f"{liveness.describe(node_id, at.mono_ms)}; own loop lag {loop_lag_ms} ms"
+        told = liveness.describe(node_id, at.mono_ms)
+        message = f"{told}; own loop lag {evidence.loop_lag_ms} ms"
         self._node_died(node_id, cause, message, at)
         self._settle(at)
 
@@ -176,7 +181,7 @@ class ControlCore:
             self._carry(self.groups.request(session, item, at), session)
         self._settle(at)
 
-    def watch_group(self, session: int, group_id: bytes, at: Moment) -> None:
+    def watch_group(self, session: int, group_id: bytes, _at: Moment) -> None:
         """Tells `session` of this group now and at every change."""
         self._carry(self.groups.watch(session, group_id))
 
@@ -308,10 +313,13 @@ class ControlCore:
         if entry is None:
             return
         self._carry(self.placement.node_lost(node_id, at.mono_ms))
+        actor_cause = _CRASH_CAUSES.get(entry.record.death_cause, t.ACTOR_DEATH_CAUSE_NODE_DIED)
+        self._node_is_gone(node_id, actor_cause, at)
+
+    def _node_is_gone(self, node_id: bytes, cause: t.ActorDeathCause.ValueType, at: Moment) -> None:
         # Workers on the node were owners too: what they own elsewhere ends with them.
         workers = [r.worker_id for r in self.actors.on_node(node_id) if r.worker_id]
-        actor_cause = _CRASH_CAUSES.get(entry.record.death_cause, t.ACTOR_DEATH_CAUSE_NODE_DIED)
-        self.detached.node_lost(node_id, actor_cause, at)
+        self.detached.node_lost(node_id, cause, at)
         self._end_owners(workers, f"its node {node_id.hex()} died", at)
         for job in self.jobs.running_at(node_id):
             self._out.append(fx.ProbeDriver(job.job_id, job.driver_address))
@@ -350,7 +358,7 @@ class ControlCore:
         self.groups.translate(effects, asked_by)
 
     def _settle(self, at: Moment) -> None:
-        """Follows chains (a group's end ends actors, an actor's end removes groups) to their end."""
+        """Follows chains to their end: a removed group ends actors, an ended actor its groups."""
         while True:
             changed = self.groups.take_changed()
             self._ended_actors += self.actor_desk.take_ended()

@@ -18,6 +18,7 @@ from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.actor_placing import Target, choose_target
 from gcs_service.core.actor_table import ActorTable
+from gcs_service.core.detached_actor import DetachedActor, placement_of
 from gcs_service.core.effects import Effect, Tell
 from gcs_service.core.moment import Moment
 from gcs_service.core.placement.placement_core import PlacementCore
@@ -26,20 +27,6 @@ from gcs_service.core.watchers import Watchers
 
 _GROUP_GONE = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
 _LIVING_STATES = (t.ACTOR_STATE_PENDING_CREATION, t.ACTOR_STATE_RESTARTING)
-
-
-class DetachedActor:
-    """One detached actor: its machine, what to start, and where it is being started."""
-
-    __slots__ = ("first", "machine", "request", "retry_delay_ms", "retry_due_ms", "target")
-
-    def __init__(self, request: g.CreateDetachedActorRequest) -> None:
-        self.request = request
-        self.first = request.actor
-        self.machine = life.ActorLifecycle(request.actor.actor_id, request.max_restarts)
-        self.target: Target | None = None
-        self.retry_delay_ms = 0
-        self.retry_due_ms = 0
 
 
 class DetachedActors:
@@ -87,6 +74,7 @@ class DetachedActors:
 
     def create(self, request: g.CreateDetachedActorRequest, at: Moment) -> None:
         """Registers and places a new one; the caller has checked its name."""
+        request.actor.start_time_ms = request.actor.start_time_ms or at.wall_ms
         actor = DetachedActor(request)
         actor_id = request.actor.actor_id
         assert actor_id not in self._actors, f"actor {actor_id.hex()} exists"
@@ -119,7 +107,7 @@ class DetachedActors:
             return
         machine = actor.machine
         if event.kind == ns.DETACHED_ACTOR_EVENT_KIND_STARTED:
-            self._started(actor, event.incarnation, _placement_of(node_id, event), at)
+            self._started(actor, event.incarnation, placement_of(node_id, event), at)
         elif event.incarnation != machine.incarnation or machine.is_dead:
             return
         elif event.kind == ns.DETACHED_ACTOR_EVENT_KIND_REFUSED:
@@ -156,7 +144,7 @@ class DetachedActors:
             if actor is None or actor.machine.incarnation != item.incarnation:
                 self._kill(node_id, item.actor_id, item.incarnation, "replaced or ended meanwhile")
             elif item.worker_address:
-                self._started(actor, item.incarnation, _placement_of(node_id, item), at)
+                self._started(actor, item.incarnation, placement_of(node_id, item), at)
         for actor in self._on(node_id):
             if actor.machine.actor_id in stated:
                 continue
@@ -314,7 +302,7 @@ class DetachedActors:
         known = self._table.get(machine.actor_id)
         # Targets change without the machine's notice, so the record has a version of its own.
         machine.version = max(machine.version, known.version + 1 if known is not None else 1)
-        record = _record_of(actor, at)
+        record = actor.record()
         writes = self._table.put(record)
         if writes is None:
             return
@@ -326,31 +314,3 @@ class DetachedActors:
             self._waiting.pop(machine.actor_id, None)
             self._out.append(Write(tables.ACTOR_SPEC, machine.actor_id, None))
             self._ended(machine.actor_id)
-
-
-def _placement_of(
-    node_id: bytes, said: ns.DetachedActorEvent | ns.DetachedActorHeld
-) -> life.Placement:
-    return life.Placement(node_id, said.worker_id, said.worker_address, said.pid)
-
-
-def _record_of(actor: DetachedActor, at: Moment) -> t.ActorRecord:
-    machine = actor.machine
-    record = t.ActorRecord()
-    record.CopyFrom(actor.first)
-    record.detached = True
-    record.owner_address = ""
-    record.state = machine.state
-    record.incarnation, record.restarts = machine.incarnation, machine.restarts
-    record.version = machine.version
-    if not record.start_time_ms:
-        record.start_time_ms = at.wall_ms
-    if machine.placement is not None:
-        record.node_id, record.worker_id = machine.placement.node_id, machine.placement.worker_id
-        record.worker_address, record.pid = machine.placement.worker_address, machine.placement.pid
-    elif actor.target is not None:
-        record.node_id = actor.target.node_id
-    if machine.death is not None:
-        record.death.CopyFrom(machine.death)
-        record.end_time_ms = machine.death.time_ms
-    return record

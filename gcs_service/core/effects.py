@@ -63,6 +63,13 @@ class ConfirmSilence(msgspec.Struct, frozen=True, gc=False):
     session: int
 
 
+class SilenceEvidence(msgspec.Struct, frozen=True, gc=False):
+    """What the way through the I/O loop found: how long it took, and the last dial of the port."""
+
+    loop_lag_ms: int
+    port_answers: bool
+
+
 class ProbeDriver(msgspec.Struct, frozen=True, gc=False):
     """The node a driver lived on died: dial the driver itself."""
 
@@ -96,5 +103,14 @@ OWNER_DEAD = "owner_dead"
 TABLE_FULL = "table_full"
 QUOTA = "quota"
 TOO_LARGE = "too_large"
+OTHER_CLUSTER = "other_cluster"
 
-REFUSAL_CODES = (NOT_FOUND, BAD_REQUEST, OWNER_DEAD, TABLE_FULL, QUOTA, TOO_LARGE)
+REFUSAL_CODES = (
+    NOT_FOUND,
+    BAD_REQUEST,
+    OWNER_DEAD,
+    TABLE_FULL,
+    QUOTA,
+    TOO_LARGE,
+    OTHER_CLUSTER,
+)

@@ -33,7 +33,7 @@ class GroupAnswer(msgspec.Struct, frozen=True, gc=False):
 class GroupDesk:
     """Sessions' watches and the translation of the placement core's effects.
 
-    `changed` collects the groups that changed since `take_changed`, for detached actors inside them.
+    Groups that changed are collected for `take_changed`: detached actors inside them follow.
     """
 
     def __init__(

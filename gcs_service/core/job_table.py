@@ -48,13 +48,13 @@ class JobTable:
         job_id = self._by_driver.get(driver_id)
         return self._jobs.get(job_id) if job_id is not None else None
 
+    def running(self) -> list[g.JobRecord]:
+        """Jobs that have not ended, oldest first."""
+        return [job for job in self._jobs.values() if not job.is_dead]
+
     def running_at(self, home_node_id: bytes) -> list[g.JobRecord]:
         """Running jobs whose driver lived on this node."""
-        return [
-            job
-            for job in self._jobs.values()
-            if not job.is_dead and job.home_node_id == home_node_id
-        ]
+        return [job for job in self.running() if job.home_node_id == home_node_id]
 
     def add(self, request: g.JobRecord, wall_ms: int) -> g.JobRecord:
         """A new job under the next number."""

@@ -6,6 +6,7 @@ caller's value is now the stored one.
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
@@ -48,11 +49,12 @@ class _Namespace:
 
 
 class KvTable:
-    """All namespaces. Revisions are one counter over the whole store. Writes are appended to `writes`."""
+    """All namespaces. Revisions are one counter over the whole store; `writes` collects rows."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, _Namespace] = {}
         self._revision = 0
+        self._expiries: list[tuple[int, str, bytes]] = []
         self.writes: list[Write] = []
 
     @property
@@ -74,6 +76,7 @@ class KvTable:
             space = self._spaces.setdefault(namespace, _Namespace())
             space.rows[key] = row
             space.bytes_used += len(key) + len(row.value)
+            self._note_expiry(namespace, key, row)
         for space in self._spaces.values():
             space.keys = sorted(space.rows)
 
@@ -89,6 +92,7 @@ class KvTable:
         at: Moment,
     ) -> PutOutcome | Refusal:
         """Stores a value, perhaps under a condition (`if_revision` 0: the key must not exist)."""
+        self._purge(at)
         refusal = _check_sizes(namespace, key, value)
         if refusal is not None:
             return refusal
@@ -111,6 +115,7 @@ class KvTable:
             insort(space.keys, key)
         space.rows[key] = row
         space.bytes_used += growth
+        self._note_expiry(namespace, key, row)
         self.writes.append(Write(tables.KV, _row_key(namespace, key), _encode_row(row)))
         return PutOutcome(written=True, revision=row.revision, added=current is None)
 
@@ -156,6 +161,18 @@ class KvTable:
         while last < len(space.keys) and space.keys[last].startswith(prefix):
             last += 1
         return space.keys[first:last]
+
+    def _note_expiry(self, namespace: str, key: bytes, row: KvRow) -> None:
+        if row.expires_wall_ms:
+            heapq.heappush(self._expiries, (row.expires_wall_ms, namespace, key))
+
+    def _purge(self, at: Moment) -> None:
+        """Removes what nobody asks for any more; a bounded share of it at each put."""
+        for _ in range(limits.KV_PURGED_PER_PUT_MAX):
+            if not self._expiries or self._expiries[0][0] > at.wall_ms:
+                return
+            _, namespace, key = heapq.heappop(self._expiries)
+            self._live(namespace, key, at)
 
     def _live(self, namespace: str, key: bytes, at: Moment) -> KvRow | None:
         space = self._spaces.get(namespace)

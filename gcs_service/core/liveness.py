@@ -1,9 +1,9 @@
 """Which nodes are alive (DESIGN section 7). Never a full walk: a heap of the next moment per node.
 
 A broken stream has a window to resume. A silent stream is pinged: two pings an interval apart, a
-closer third, then the verdict. A verdict is never taken at the deadline itself: it goes once through
-the I/O loop behind everything already received (`ConfirmSilence`), and it is put off when the checker
-itself was late, so that the service never counts its own lateness against a node.
+closer third, then the verdict. A verdict is never taken at the deadline itself: it goes once
+through the I/O loop behind everything already received (`ConfirmSilence`), and it is put off when
+the checker itself was late, so that the service never counts its own lateness against a node.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ class Liveness:
         heard = (now_ms - entry.heard_ms) / 1_000
         if entry.watch is Watch.BROKEN:
             window = limits.RECONNECT_WINDOW_MS / 1_000
-            return f"its session broke and did not resume within {window:g} s (last word {heard:.1f} s ago)"
+            return (
+                f"its session broke and did not resume within {window:g} s,"
+                f" last word {heard:.1f} s ago"
+            )
         return (
             f"{entry.missed} pings in a row unanswered, last word {heard:.1f} s ago,"
             f" its loop lag was {entry.loop_lag_ms:.0f} ms then"

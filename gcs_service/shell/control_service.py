@@ -60,15 +60,17 @@ class ControlService:
         self.broadcast = NodeBroadcast(broadcast_table, self._bridge, self.hub)
         dice = random.Random(secrets.randbits(64))  # noqa: S311 - tie-breaking, no secret
         core = ControlCore(self.identity, dice)
+        self.demand = DemandHost(DemandTable(), self._bridge)
+        self._reachability = Reachability(self.tasks)
         self.host = CoreHost(
             core,
             Lane(self._journal, self._bridge),
             self.hub,
             self.broadcast,
-            Reachability(self.tasks),
+            self._reachability,
+            self.demand,
         )
         self.kv = KvHost(KvTable(), Lane(self._journal, self._bridge))
-        self.demand = DemandHost(DemandTable(), self._bridge)
         self._executors = [
             self.host.executor,
             self.broadcast.executor,
@@ -136,6 +138,7 @@ class ControlService:
 
     async def stop(self) -> None:
         """Ends sessions, the server, then the executors; what was acknowledged is durable."""
+        self._reachability.close()
         await self._health.enter_graceful_shutdown()
         self.hub.close_all()
         await self._server.stop(limits.STOP_GRACE_SECONDS)

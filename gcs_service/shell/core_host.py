@@ -1,8 +1,8 @@
 """The executor `core`: runs the control core, and carries its effects out in order.
 
-A batch of events is handled, its effects are collected, writes go first (see `journal`), the rest
-follows on the loop. An answer to a question is one of the outputs, so that it leaves after the write it
-depends on.
+A batch of events is handled, then its effects go through a lane of the `journal`: what follows a
+write waits for it. An answer to a question is one of the outputs, so that it leaves after the write
+it depends on.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from gcs_service.core.control_core import ControlCore
 from gcs_service.core.moment import Moment
 from gcs_service.core.tables import Write
 from gcs_service.shell import clock
+from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Lane
 from gcs_service.shell.loop_bridge import Output
+from gcs_service.shell.loop_inbox import LoopInbox
 from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.reachability import Reachability
 from gcs_service.shell.session_hub import SessionHub
@@ -40,12 +42,14 @@ class CoreHost:
         hub: SessionHub,
         broadcast: NodeBroadcast,
         reachability: Reachability,
+        demand: DemandHost,
     ) -> None:
         self.core = core
         self._lane = lane
         self._hub = hub
         self._broadcast = broadcast
         self._reachability = reachability
+        self._demand = demand
         self._answers: list[Output] = []
         self._carriers: dict[type, Callable[[Any], Output]] = {
             fx.Tell: lambda e: (hub.tell, (e.session, e.item, e.key)),
@@ -63,14 +67,16 @@ class CoreHost:
             next_deadline_ns=self._next_deadline_ns,
             deadline_reached=self._tick,
         )
+        self._inbox = LoopInbox(self.executor)
 
     def post(self, method: Callable[..., Any], *args: Any) -> None:
         """Calls a method of the core with these arguments and the moment; nobody waits."""
-        self.executor.submit(self._call, None, method, args)
+        self._inbox.post(self._call, None, method, args)
 
     async def ask(self, method: Callable[..., Result], *args: Any) -> Result:
         """As `post`; returns the result when what it wrote is durable."""
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._inbox.flush()  # what was posted before is handled before
         self.executor.submit(self._call, answer, method, args)
         return await answer
 
@@ -128,12 +134,14 @@ class CoreHost:
         )
         if record.state == t.NODE_STATE_DEAD:
             self._reachability.stop(record.node_id)
+            self._demand.forget(record.node_id)
         self._broadcast.changed(record, effect.scheduler_address)
 
     def _confirm_silence(self, effect: fx.ConfirmSilence, sent: Moment) -> None:
         lag_ms = clock.now().mono_ms - sent.mono_ms
-        reachable = self._reachability.answered(effect.node_id)
-        self.post(self.core.silence_confirmed, effect.node_id, lag_ms, reachable)
+        answers = self._reachability.answered(effect.node_id)
+        evidence = fx.SilenceEvidence(loop_lag_ms=lag_ms, port_answers=answers)
+        self.post(self.core.silence_confirmed, effect.node_id, evidence)
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any) -> None:

@@ -1,9 +1,9 @@
 """Durability and order: what depends on a write leaves after it; what does not, leaves at once.
 
-Every executor that decides has a lane. A batch of effects goes through the lane: when it writes, or when
-an earlier batch of the lane is still being written, its outputs wait behind the storage executor;
-otherwise they go straight to the loop, without an extra thread hop. So outputs of one lane never
-overtake each other.
+Every executor that decides has a lane. A batch of effects goes through the lane: when it writes, or
+when an earlier batch of the lane is still being written, its outputs wait behind the storage
+executor; otherwise they go straight to the loop, without an extra thread hop. So outputs of one
+lane never overtake each other.
 """
 
 from __future__ import annotations

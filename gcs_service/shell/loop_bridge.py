@@ -40,7 +40,7 @@ class LoopBridge:
         self._is_closed = True
 
     def _wake(self) -> None:
-        # The flag falls before the drain looks at the queue, so an output that saw it set is drained.
+        # The flag falls before the drain looks at the queue: an output that saw it set is drained.
         if self._is_scheduled or self._is_closed:
             return
         self._is_scheduled = True

@@ -12,17 +12,19 @@ from gcs_service.core.broadcast_table import BroadcastTable, FanOut
 from gcs_service.core.effects import NodeSessionOpened
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.loop_bridge import LoopBridge
+from gcs_service.shell.loop_inbox import LoopInbox
 from gcs_service.shell.session_hub import SessionHub
 
 
 class NodeBroadcast:
-    """Events come from any thread; fan-outs leave through the hub, on the loop."""
+    """Events come from the loop, fan-outs leave through the hub, on the loop again."""
 
     def __init__(self, table: BroadcastTable, bridge: LoopBridge, hub: SessionHub) -> None:
         self.table = table
         self._bridge = bridge
         self._hub = hub
         self.executor = NamedExecutor("node_broadcast")
+        self._inbox = LoopInbox(self.executor)
 
     def opened(self, effect: NodeSessionOpened) -> None:
         """A welcomed node."""
@@ -30,7 +32,7 @@ class NodeBroadcast:
 
     def closed(self, session: int, node_id: bytes) -> None:
         """Its stream ended."""
-        self.executor.submit(self.table.closed, session, node_id)
+        self._inbox.post(self.table.closed, session, node_id)
 
     def snapshot(self, node_id: bytes, snapshot: ns.ResourceSnapshot) -> None:
         """A node's newest numbers."""
@@ -50,10 +52,10 @@ class NodeBroadcast:
 
     def unwatch(self, session: int) -> None:
         """It ended."""
-        self.executor.submit(self.table.unwatch, session)
+        self._inbox.post(self.table.unwatch, session)
 
     def _submit(self, call: Any, *args: Any) -> None:
-        self.executor.submit(self._carry, call, args)
+        self._inbox.post(self._carry, call, args)
 
     def _carry(self, call: Any, args: tuple[Any, ...]) -> None:
         fan_outs: Iterable[FanOut] = call(*args)

@@ -33,16 +33,25 @@ class Reachability:
         self._tasks = tasks
         self._probes: dict[bytes, asyncio.Task[None]] = {}
         self._answered: dict[bytes, bool] = {}
+        self._closed = False
 
     def probe_node(self, host: CoreHost, node_id: bytes, address: str) -> None:
         """Dials until the port refuses, the node resumes, or the window is over."""
         self.stop(node_id)
+        if self._closed:
+            return
         work = self._probe_node(host, node_id, address)
         self._probes[node_id] = self._tasks.start(work, f"probe {node_id.hex()}")
 
     def probe_driver(self, host: CoreHost, job_id: bytes, address: str) -> None:
         """Ends the job unless its driver's port answers within the window."""
-        self._tasks.start(self._probe_driver(host, job_id, address), f"probe job {job_id.hex()}")
+        if not self._closed:
+            work = self._probe_driver(host, job_id, address)
+            self._tasks.start(work, f"probe job {job_id.hex()}")
+
+    def close(self) -> None:
+        """The service ends: nobody is probed, and nobody is blamed for our end."""
+        self._closed = True
 
     def stop(self, node_id: bytes) -> None:
         """The node resumed or died."""

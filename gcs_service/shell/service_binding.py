@@ -1,7 +1,7 @@
 """Binds a service of the protos to a handler object, and translates refusals into statuses.
 
-For each RPC `GetAllNodes` the handler has a coroutine method `get_all_nodes`: unary ones take the request
-and return the response or raise `Refused`; streams take (request or None, context) and use
+For each RPC `GetAllNodes` the handler has a coroutine method `get_all_nodes`: unary ones take the
+request and return the response or raise `Refused`; streams take (request or None, context) and use
 `read`/`write`. Every unary call is counted by name.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 
@@ -32,6 +33,7 @@ STATUS_OF_REFUSAL = {
     fx.TABLE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     fx.QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
     fx.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    fx.OTHER_CLUSTER: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 
@@ -74,9 +76,9 @@ class ServiceBinder:
             "response_serializer": _serialize,
         }
         if method.client_streaming and method.server_streaming:
-            return grpc.stream_stream_rpc_method_handler(handle, **coders)
+            return grpc.stream_stream_rpc_method_handler(_stream(method.name, handle), **coders)
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(handle, **coders)
+            return grpc.unary_stream_rpc_method_handler(_stream(method.name, handle), **coders)
         return grpc.unary_unary_rpc_method_handler(self._unary(method.name, handle), **coders)
 
     def _unary(
@@ -98,6 +100,21 @@ class ServiceBinder:
                 )
 
         return answer
+
+
+def _stream(name: str, handle: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """A stream whose peer sends nonsense ends with a sentence; it harms nobody else."""
+
+    async def serve(request: Any, context: aio.ServicerContext[Any, Any]) -> None:
+        try:
+            await handle(request, context)
+        except RefusedError as error:
+            await context.abort(STATUS_OF_REFUSAL[error.refusal.code], error.refusal.message)
+        except DecodeError as error:
+            sentence = f"{name}: a frame could not be read: {error}"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, sentence)
+
+    return serve
 
 
 def snake_case(name: str) -> str:

@@ -33,6 +33,8 @@ class Session:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if not receiver.cancelled():
+            receiver.result()  # what is wrong with a frame is for the peer to know
 
     async def until_closed(self) -> None:
         """A `receive` for streams on which the peer says nothing."""

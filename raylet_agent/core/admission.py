@@ -130,6 +130,12 @@ class Admission:
                 self._reject(lease)
             return
         if self._facts.is_scheduler:
+            sent_to = self._scheduler.views.sent_to(lease.lease_id)
+            if sent_to is not None and sent_to.node_id not in lease.request.rejected_by:
+                # The same question again: the same answer, or two nodes would grant it.
+                self._leasing.forget(lease)
+                self._redirect(lease, sent_to.node_id, sent_to.address, to_scheduler=False)
+                return
             self._exclude(lease, now_ms)
         if not self._route(lease, now_ms):
             self._leasing.wait(lease, now_ms)
@@ -198,7 +204,7 @@ class Admission:
 
     def _route(self, lease: Lease, now_ms: int) -> bool:
         """Grants, sends away or refuses; False: it has to wait here. Does not touch the queue."""
-        spread = lease.shape.strategy == a.SCHEDULING_STRATEGY_SPREAD
+        spread = lease.shape.strategy == a.SCHEDULING_STRATEGY_SPREAD or lease.shape.scattered
         if not spread and self._place_here(lease, now_ms, any_selector=False):
             return True
         if not self._facts.is_scheduler:
@@ -231,7 +237,8 @@ class Admission:
         if mine and not self._ledger.node.could_ever_hold(shape.needed()):
             if not shape.affinity_soft:
                 has = resources.text(self._ledger.node.total)
-                message = f"node {shape.affinity.hex()} has {has}, {resources.text(shape.needed())} are needed"
+                needs = resources.text(shape.needed())
+                message = f"node {shape.affinity.hex()} has {has}, {needs} are needed"
                 self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
                 return True
         elif mine:

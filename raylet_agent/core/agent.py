@@ -11,15 +11,15 @@ from random import Random
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
-from cluster_api.v1 import types_pb2 as t
 from cluster_common.resources import Vector
 from raylet_agent import limits
-from raylet_agent.core import answers, endings, worker_pool
+from raylet_agent.core import endings, worker_pool
 from raylet_agent.core.admission import RETRY, Admission
 from raylet_agent.core.detached import DetachedActors
-from raylet_agent.core.effects import Effect, ReportSnapshot, SendToGcs, SendToOwner, SendToWorker
+from raylet_agent.core.effects import Effect, ReportSnapshot, SendToWorker
 from raylet_agent.core.endings import Endings
 from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.gcs_orders import GcsOrders
 from raylet_agent.core.groups import GroupCommands
 from raylet_agent.core.leasing import Leasing
 from raylet_agent.core.ledger import Ledger
@@ -93,6 +93,18 @@ class AgentCore:
             self.scheduler,
             self.snapshots,
             self._timers,
+            self._out,
+        )
+        self._gcs = GcsOrders(
+            facts,
+            self.ledger,
+            self.owners,
+            self.views,
+            self.groups,
+            self.detached,
+            self.endings,
+            self.admission,
+            self.snapshots,
             self._out,
         )
         self._reported_counts = (0, 0)
@@ -188,96 +200,21 @@ class AgentCore:
 
     def registration(self, incarnation: int, last_revision: int) -> n.RegisterNode:
         """What opens a node session: identity and everything held here."""
-        facts = self.facts
-        return n.RegisterNode(
-            cluster_id=facts.cluster_id,
-            incarnation=incarnation,
-            last_revision=last_revision,
-            address=facts.address,
-            hostname=facts.hostname,
-            node_name=facts.node_name,
-            total=t.ResourceSet(amounts=self.ledger.totals(with_groups=False)),
-            labels=facts.labels,
-            is_head=facts.is_head,
-            is_scheduler=facts.is_scheduler,
-            start_time_ms=facts.start_time_ms,
-            pid=facts.pid,
-            bundles=[answers.held_bundle(bundle) for bundle in self.ledger.bundles.rows()],
-            detached=self.detached.held(),
-            owner_ids=[owner.owner_id for owner in self.owners.rows()],
-            snapshot=self.snapshots.build(),
-        )
+        return self._gcs.registration(incarnation, last_revision)
 
     def registering(self, now_ms: int) -> None:
         """A new session begins: reservation counters of the earlier one mean nothing in it."""
-        self.snapshots.applied_reservations = 0
-        self.snapshots.now_ms = now_ms
+        self._gcs.registering(now_ms)
 
     def welcomed(self, welcome: n.Welcome, now_ms: int) -> None:
         """The GCS took this node in."""
-        facts = self.facts
-        facts.cluster_id, facts.epoch = welcome.cluster_id, welcome.epoch
-        facts.session_name = welcome.session_name or facts.session_name
-        self._set_scheduler(welcome.scheduler_address, now_ms)
+        self._gcs.welcomed(welcome, now_ms)
         self.settle(now_ms)
 
     def gcs_item(self, item: n.GcsItem, now_ms: int) -> None:
         """One item of the node session (welcome, refusal and ping are the shell's)."""
-        kind = item.WhichOneof("item")
-        if kind == "bundle":
-            self._reserve(item.bundle.reservation_seq)
-            for group_id in self.groups.command(item.bundle, now_ms):
-                self.admission.wake_group(group_id, None, now_ms)
-        elif kind == "start_detached_actor":
-            self._reserve(item.start_detached_actor.reservation_seq)
-            self.detached.start(item.start_detached_actor, now_ms)
-        elif kind == "kill_detached_actor":
-            self.detached.kill(item.kill_detached_actor, now_ms)
-        elif kind == "owners_died":
-            for owner_id in item.owners_died.owner_ids:
-                self.endings.owner_gone(owner_id, "its process ended", now_ms)
-        elif kind == "view":
-            self.views.received(item.view, now_ms)
-        elif kind == "node_change":
-            self._node_changed(item.node_change, now_ms)
-        elif kind == "drain":
-            self._drain(item.drain)
+        self._gcs.item(item, now_ms)
         self.settle(now_ms)
-
-    def _reserve(self, sequence: int) -> None:
-        if sequence > self.snapshots.applied_reservations:
-            self.snapshots.applied_reservations = sequence
-            self._out.append(ReportSnapshot())
-
-    def _node_changed(self, change: n.NodeChange, now_ms: int) -> None:
-        if change.node.state == t.NODE_STATE_DEAD:
-            self.views.lost(change.node.node_id)
-        for owner in self.owners.rows():
-            if owner.connected:
-                item = a.LeaseItem(node_change=change)
-                self._out.append(SendToOwner(owner.owner_id, item))
-        if change.scheduler_address:
-            self._set_scheduler(change.scheduler_address, now_ms)
-
-    def _set_scheduler(self, address: str, now_ms: int) -> None:
-        if address != self.facts.scheduler_address:
-            self.facts.scheduler_address = address
-            self.admission.scheduler_known(now_ms)
-
-    def _drain(self, command: n.DrainCommand) -> None:
-        facts = self.facts
-        busy = self.snapshots.leases > 0 or any(True for _ in self.ledger.bundles.rows())
-        if not command.cancel and command.reason == n.DRAIN_REASON_IDLE_TERMINATION and busy:
-            answer = n.DrainAnswer(accepted=False, message="the node is not idle")
-        else:
-            facts.draining = not command.cancel
-            facts.drain_deadline_ms = 0 if command.cancel else command.deadline_ms
-            answer = n.DrainAnswer(accepted=True)
-            own = self.views.get(facts.node_id)
-            assert own is not None
-            own.draining = facts.draining
-        self._out.append(SendToGcs(n.AgentItem(drain_answer=answer)))
-        self._out.append(ReportSnapshot())
 
     # ---- owners
 
@@ -388,6 +325,6 @@ class AgentCore:
         self.endings.worker_ended(worker_id, exit_code, tail, now_ms)
         self.settle(now_ms)
 
-    def prestart(self, count: int) -> None:
-        """Forks workers before anybody asks."""
-        self.pool.prestart(count)
+    def prestart(self) -> None:
+        """Forks workers ahead before anybody asks."""
+        self.pool.prestart()

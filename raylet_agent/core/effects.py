@@ -9,7 +9,7 @@ from cluster_api.v1 import node_session_pb2 as n
 
 
 class SendToOwner(msgspec.Struct, frozen=True, gc=False):
-    """One item on the owner's lease session; dropped when it has none (it asks again on reopening)."""
+    """One item on the owner's session; dropped when it has none (it asks again on reopening)."""
 
     owner_id: bytes
     item: a.LeaseItem
@@ -51,7 +51,7 @@ class KillWorker(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabelOutput(msgspec.Struct, frozen=True, gc=False):
-    """From now on the worker's output belongs to this job and goes to this driver ("" to nobody)."""
+    """From now on the worker's output is of this job and goes to this driver ("": nobody)."""
 
     worker_id: bytes
     job_id: bytes

@@ -141,7 +141,8 @@ class Endings:
         failed = self._leasing.pool.start_failed(worker)
         if failed is None:
             return
-        message = f"{limits.WORKER_START_TRIES_MAX} workers ended before they were ready: {worker.end_message}"
+        tries = limits.WORKER_START_TRIES_MAX
+        message = f"{tries} workers ended before they were ready: {worker.end_message}"
         if tail:
             message += f"; their last words: {tail}"
         self._leasing.fail(failed, a.LEASE_FAILURE_WORKER_START_FAILED, message)
@@ -155,7 +156,11 @@ class Endings:
             self.owner_died(owner_id, reason or "it ended", now_ms)
 
     def session_lost(self, owner_id: bytes, now_ms: int) -> None:
-        """The owner's session broke; a worker's process is watched anyway."""
+        """The owner's session broke.
+
+        A worker's process is watched anyway. For others, look at once whether somebody still
+        listens: a refused connection means that the process is gone.
+        """
         owner = self._owners.get(owner_id)
         if owner is None:
             return
@@ -163,8 +168,9 @@ class Endings:
         if owner.is_home:
             if self._leasing.pool.get(owner_id) is None:
                 self._timers.set(OWNER_REOPEN, owner_id, now_ms + limits.OWNER_REOPEN_MS)
+                self._out.append(ProbeOwner(owner_id, owner.address))
         elif owner.lease_ids:
-            self._timers.set(OWNER_PROBE, owner_id, now_ms + limits.OWNER_PROBE_MS)
+            self._out.append(ProbeOwner(owner_id, owner.address))
         else:
             self._owners.forget(owner_id)
 
@@ -204,7 +210,7 @@ class Endings:
             return
         if refused:
             self.owner_died(owner_id, f"nobody listens at {owner.address} any more", now_ms)
-        else:
+        elif not owner.is_home:
             self._timers.set(OWNER_PROBE, owner_id, now_ms + limits.OWNER_PROBE_MS)
 
     def owner_died(self, owner_id: bytes, message: str, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from raylet_agent.core.tombstones import Tombstones
 
 REMOVED_MESSAGE = "its placement group gave the bundle back"
 _MOVES = ("the whole group is placed again", "rescheduling")
-"""Begin of the reasons of a return after which the group lives on: owners ask the GCS where it went."""
+"""How reasons of a return begin after which the group lives on: owners ask where it went."""
 
 
 class _Return(msgspec.Struct):

@@ -13,7 +13,9 @@ from raylet_agent.core.shape import Shape
 
 
 class LeaseState(enum.IntEnum):
-    """WAITING: for room. STARTING: has room, waits for a worker. GRANTED: has both. ENDING: given
+    """How far a lease is.
+
+    WAITING for room; STARTING has room and waits for a worker; GRANTED has both; ENDING was given
     back or killed, its worker has not ended yet and the room is still taken.
     """
 
@@ -36,6 +38,8 @@ class Lease(msgspec.Struct):
     pool: ResourcePool | None = None
     bundle: Bundle | None = None
     worker_id: bytes = b""
+    answered_in: int = 0
+    """Session of the owner in which the grant was sent."""
     start_failures: int = 0
     blocked: bool = False
     infeasible: bool = False

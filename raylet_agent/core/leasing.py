@@ -133,10 +133,12 @@ class Leasing:
             self.on_detached_granted(lease, worker)
 
     def repeat(self, lease: Lease) -> None:
-        """The same request again: answer what is known (idempotent by lease id)."""
+        """The same request again: idempotent by lease id, one grant in each session."""
         worker = self.pool.get(lease.worker_id)
+        owner = self._owners.get(lease.owner_id)
         if lease.state == LeaseState.GRANTED and worker is not None:
-            self._answer_grant(lease, worker)
+            if owner is not None and lease.answered_in != owner.session:
+                self._answer_grant(lease, worker)
         elif lease.state == LeaseState.ENDING:
             self.fail_id(
                 lease.owner_id, lease.lease_id, a.LEASE_FAILURE_CANCELLED, "the lease is ending"
@@ -213,7 +215,7 @@ class Leasing:
             self.freed(lease.pool, freed, lease.shape.group_id)
 
     def unblocked(self, lease: Lease) -> None:
-        """Its worker goes on at once; CPUs lent to others meanwhile are a debt until they are free."""
+        """Its worker goes on at once; CPUs that others have meanwhile are owed until free."""
         if not lease.blocked:
             return
         lease.blocked = False
@@ -227,6 +229,9 @@ class Leasing:
 
     def _answer_grant(self, lease: Lease, worker: Worker) -> None:
         assert lease.pool is not None
+        owner = self._owners.get(lease.owner_id)
+        if owner is not None:
+            lease.answered_in = owner.session
         allotment = lease.pool.grants[lease.lease_id]
         item = answers.grant(lease, worker, self._facts.node_id, allotment)
         self._out.append(SendToOwner(lease.owner_id, item))

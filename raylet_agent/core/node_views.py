@@ -145,13 +145,18 @@ class NodeViews:
         self.node_lost = True
 
     def deduct(self, view: NodeView, lease_id: bytes, amounts: Vector, now_ms: int) -> None:
-        """A lease was sent to this node. Devices are not deducted: the node itself decides on them."""
-        if view.own is not None or not amounts:
+        """A lease was sent to this node. Devices are not deducted: the node decides on them."""
+        if view.own is not None:
             return
         assert lease_id not in self._lease_node, f"lease {lease_id.hex()} is deducted already"
         view.deductions[lease_id] = Deduction(amounts, now_ms)
         resources.subtract(view.available, amounts)
         self._lease_node[lease_id] = view.node_id
+
+    def sent_to(self, lease_id: bytes) -> NodeView | None:
+        """Where a lease was sent not long ago."""
+        node_id = self._lease_node.get(lease_id)
+        return None if node_id is None else self._views.get(node_id)
 
     def undo(self, lease_id: bytes) -> None:
         """The lease is not on that node (any more)."""

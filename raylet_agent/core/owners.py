@@ -20,6 +20,8 @@ class Owner(msgspec.Struct):
     is_driver: bool
     log_to_driver: bool
     connected: bool = True
+    session: int = 1
+    """Number of its present session, to answer each request once in each."""
     lease_ids: dict[bytes, None] = {}
     """Its leases here in every state, in order of arrival."""
 
@@ -47,6 +49,7 @@ class OwnerTable:
         """A session begins, or begins anew."""
         owner = self._owners.get(opening.owner_id)
         lease_ids = owner.lease_ids if owner is not None else {}
+        session = owner.session + 1 if owner is not None else 1
         owner = Owner(
             owner_id=opening.owner_id,
             job_id=opening.job_id,
@@ -55,6 +58,7 @@ class OwnerTable:
             is_home=opening.is_home,
             is_driver=opening.is_driver,
             log_to_driver=opening.log_to_driver,
+            session=session,
             lease_ids=lease_ids,
         )
         self._owners[opening.owner_id] = owner

@@ -144,7 +144,6 @@ class ResourcePool:
                 )
                 free = self.device_free[name][device]
                 if free < 0 or held != capacity - free:
-                    differences.append(
-                        f"{what}: {name} device {device}: capacity {capacity}, free {free}, granted {held}"
-                    )
+                    books = f"capacity {capacity}, free {free}, granted {held}"
+                    differences.append(f"{what}: {name} device {device}: {books}")
         return differences

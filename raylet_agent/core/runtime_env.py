@@ -21,16 +21,17 @@ def env_of(text: str) -> dict[str, str]:
     except ValueError as error:
         raise ValueError(f"the runtime environment is not JSON: {error}") from None
     if not isinstance(loaded, dict):
-        raise ValueError("the runtime environment must be a JSON object")
+        raise ValueError("the runtime environment must be a JSON object")  # noqa: TRY004 - a wrong value of an option, reported as such
     fields = cast("dict[str, object]", loaded)
     unknown = sorted(set(fields) - set(ALLOWED_KEYS))
     if unknown:
+        allowed = ", ".join(ALLOWED_KEYS)
         raise ValueError(
-            f"runtime environment: {', '.join(unknown)} not supported; allowed: {', '.join(ALLOWED_KEYS)}"
+            f"runtime environment: {', '.join(unknown)} not supported; allowed: {allowed}"
         )
     variables = fields.get("env_vars", {})
     if not isinstance(variables, dict):
-        raise ValueError("runtime environment: env_vars must be an object")
+        raise ValueError("runtime environment: env_vars must be an object")  # noqa: TRY004 - a wrong value of an option, reported as such
     result: dict[str, str] = {}
     for name, value in cast("dict[str, object]", variables).items():
         if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:

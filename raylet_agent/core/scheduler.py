@@ -46,6 +46,7 @@ class Scheduler:
         self.views = views
         self._random = random
         self._spread = policies.SpreadCursor()
+        self._scatter = policies.SpreadCursor()
 
     def choose(self, shape: Shape, excluded: dict[bytes, int]) -> Choice:
         """The node for one lease.
@@ -99,6 +100,8 @@ class Scheduler:
     def _pick(self, free: list[NodeView], shape: Shape) -> NodeView:
         if shape.strategy == a.SCHEDULING_STRATEGY_SPREAD:
             return self._spread.choose(free)
+        if shape.scattered:
+            return self._scatter.choose(free)
         free = policies.without_devices_first(free, shape)
         return policies.hybrid(free, self._node_id, self._random)
 
@@ -111,5 +114,6 @@ class Scheduler:
                 "{" + ", ".join(f"{term.key}" for term in selector) + "}"
                 for selector in shape.selectors
             )
-            return f"{large} of {len(rows)} nodes are large enough for {needs}, none has the labels {wanted}"
+            some = f"{large} of {len(rows)} nodes are large enough for {needs}"
+            return f"{some}, none has the labels {wanted}"
         return f"none of the {len(rows)} nodes can ever hold {needs}"

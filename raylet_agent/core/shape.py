@@ -27,6 +27,9 @@ class Shape(msgspec.Struct, frozen=True):
     affinity_soft: bool
     group_id: bytes
     bundle_index: int
+    scattered: bool
+    """An actor that holds nothing while it lives: every node always has room for one more, so these
+    go round the nodes instead of piling up on the one that was asked first."""
 
     def held(self) -> Vector:
         """Amounts taken while leased."""
@@ -69,6 +72,7 @@ def shape_of(request: a.LeaseRequest) -> Shape:
         affinity_soft=request.affinity_soft,
         group_id=group_id,
         bundle_index=request.bundle_index if group_id else ANY_BUNDLE,
+        scattered=bool(request.actor_id) and not hold and not group_id and not affinity,
     )
 
 

@@ -48,7 +48,7 @@ class Snapshots:
         )
 
     def demand(self) -> n.DemandReport:
-        """All waiting requests outside groups, by shape; the largest lines first when there are too many."""
+        """Waiting requests outside groups by shape; the longest lines when there are too many."""
         self._demand_version += 1
         rows = [
             (len(line), shape, next(iter(line.values()))) for shape, line in self._queue.lines()

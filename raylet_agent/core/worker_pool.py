@@ -80,6 +80,7 @@ class WorkerPool:
         self._starting: dict[str, dict[bytes, None]] = {}
         self._idle: dict[bytes, Worker] = {}
         self._used = False
+        self._filling = False
         self.started = 0
         self.start_failures = 0
 
@@ -99,10 +100,10 @@ class WorkerPool:
         """Leases that have room and wait for a worker."""
         return sum(len(line) for line in self._waiting.values())
 
-    def prestart(self, count: int) -> None:
-        """Forks workers before anybody asks."""
-        for _ in range(count):
-            self._spawn("")
+    def prestart(self) -> None:
+        """Forks ahead up to the target before anybody asks, as fast as starts may be in flight."""
+        self._used = self._filling = True
+        self.refill()
 
     def want(self, lease: Lease, now_ms: int) -> None:
         """Finds or starts a worker; `matched` is called now or later."""
@@ -138,6 +139,8 @@ class WorkerPool:
         self._starting[worker.env_text].pop(worker_id, None)
         self._offer(worker, now_ms)
         self._top_up()
+        if self._filling:
+            self.refill()
         return worker
 
     def reusable(self, worker: Worker, now_ms: int) -> None:
@@ -201,8 +204,11 @@ class WorkerPool:
         if self.waiting or not self._used:
             return
         fresh = sum(1 for w in self._idle.values() if not w.job_id and not w.env_text)
-        for _ in range(self._ahead - fresh - len(self._starting.get("", {}))):
-            self._spawn("")
+        missing = self._ahead - fresh - len(self._starting.get("", {}))
+        self._filling = self._filling and missing > 0
+        for _ in range(missing):
+            if not self._spawn(""):
+                return
 
     def job_ended(self, job_id: bytes, now_ms: int) -> None:
         """Idle workers that only served this job are of no use any more."""

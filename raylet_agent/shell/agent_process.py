@@ -77,7 +77,7 @@ def load_entry(settings: AgentSettings) -> Entry:
             f"--worker-entry {settings.worker_entry!r} cannot be loaded: {error}"
         ) from error
     if not callable(entry):
-        raise ValueError(f"--worker-entry {settings.worker_entry!r} is not a function")
+        raise ValueError(f"--worker-entry {settings.worker_entry!r} is not a function")  # noqa: TRY004 - a wrong value of an option, reported as such
     return cast("Entry", entry)
 
 
@@ -116,7 +116,7 @@ class Agent:
         try:
             port = bind(server, self._settings.host, self._settings.port)
         except OSError as error:
-            log.error("cannot_listen", reason=str(error))
+            log.error("cannot_listen", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
             await self._close_fork_server()
             return exit_codes.FAILED
         session = await self._start(server, port)
@@ -150,7 +150,7 @@ class Agent:
         )
         await server.start()
         if settings.prestart > 0:
-            core.prestart(settings.prestart)
+            core.prestart()
             host.run_effects()
         self._keeper.start(self._keep_session(session), "node_session")
         return session
@@ -180,7 +180,12 @@ class Agent:
         return min(cpus, limits.WORKERS_FORKED_AHEAD_DEFAULT)
 
     async def _keep_session(self, session: NodeSession) -> None:
-        code = await session.run()
+        try:
+            code = await session.run()
+        except Exception:
+            # Without its session the node would hold leases nobody can account for.
+            self._end(exit_codes.FAILED, "the node session failed")
+            raise
         self._end(code, "the node session ended")
 
     def _registered(self) -> None:
@@ -220,7 +225,7 @@ class Agent:
         await self._keeper.close()
         self._host.close()
         if self._settings.port_file:
-            Path(self._settings.port_file).unlink(missing_ok=True)
+            Path(self._settings.port_file).unlink(missing_ok=True)  # noqa: ASYNC240 - one unlink at the end
 
     async def _close_fork_server(self) -> None:
         """Closes our end; the fork server kills all workers and ends, which is waited for."""
@@ -244,7 +249,7 @@ async def _ended(pid: int) -> None:
         async with asyncio.timeout(limits.STOP_GRACE_S):
             await gone.wait()
     except TimeoutError:
-        log.error("fork_server_does_not_end", pid=pid)
+        log.error("fork_server_does_not_end", pid=pid)  # noqa: TRY400 - the reason is the whole story, no traceback
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         await gone.wait()
@@ -252,4 +257,4 @@ async def _ended(pid: int) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+        os.waitpid(pid, 0)  # noqa: ASYNC222 - it has ended already

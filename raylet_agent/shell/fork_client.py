@@ -45,7 +45,7 @@ class ForkClient:
         self._on_lost = on_lost
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._writing = False
-        sock.setblocking(False)
+        sock.setblocking(False)  # noqa: FBT003 - the socket's signature
 
     def open(self) -> None:
         """Starts to listen."""

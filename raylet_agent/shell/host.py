@@ -43,7 +43,7 @@ class Stream:
         self.ended_here = False
 
     def end(self) -> None:
-        """Ends the handler; it tells the peer (gRPC sends no status for one that is just cancelled)."""
+        """Ends the handler, which tells the peer: gRPC sends no status for a cancelled one."""
         self.ended_here = True
         self._task.cancel()
 
@@ -63,6 +63,7 @@ class AgentHost:
         self.links: dict[bytes, Stream] = {}
         self.gcs: Outbox[n.AgentItem | str] | None = None
         self.keep_for_gcs: Callable[[n.AgentItem], None]
+        self.break_gcs: Callable[[], object]
         self._outputs: dict[bytes, WorkerOutput] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -146,16 +147,23 @@ class AgentHost:
 
     def _send_to_gcs(self, effect: e.SendToGcs) -> None:
         self.keep_for_gcs(effect.item)
-        if self.gcs is not None:
-            self.gcs.put(effect.item)
+        self._put_to_gcs(effect.item, None)
 
     def _report_snapshot(self, _effect: e.ReportSnapshot) -> None:
-        if self.gcs is not None:
-            self.gcs.put("snapshot", "snapshot")
+        self._put_to_gcs("snapshot", "snapshot")
 
     def _report_demand(self, _effect: e.ReportDemand) -> None:
-        if self.gcs is not None:
-            self.gcs.put("demand", "demand")
+        self._put_to_gcs("demand", "demand")
+
+    def _put_to_gcs(self, item: n.AgentItem | str, key: str | None) -> None:
+        if self.gcs is None:
+            return
+        try:
+            self.gcs.put(item, key)
+        except OutboxOverflowError as error:
+            # A new session states everything once: nothing is lost with this one.
+            log.warning("gcs_reads_too_slowly", error=str(error))
+            self.break_gcs()
 
     def _spawn_worker(self, effect: e.SpawnWorker) -> None:
         facts = self.core.facts

@@ -58,14 +58,27 @@ class LogPusher:
     def __init__(self, keeper: TaskKeeper) -> None:
         self._keeper = keeper
         self._drivers: dict[str, _Driver] = {}
+        self._gone_at: dict[str, float] = {}
 
     def push(self, address: str, batch: c.LogLines) -> None:
         """Queues lines for the driver at `address`."""
         driver = self._drivers.get(address)
         if driver is None:
+            if self._is_gone(address):
+                return
             driver = self._drivers[address] = _Driver()
             self._keeper.start(self._run(address, driver), f"logs:{address}")
         driver.put(batch)
+
+    def _is_gone(self, address: str) -> bool:
+        """A driver that took no output is not tried again at each line of what outlives it."""
+        gone_at = self._gone_at.get(address)
+        if gone_at is None:
+            return False
+        if asyncio.get_running_loop().time() - gone_at < limits.LOG_PUSH_RETRY_S:
+            return True
+        del self._gone_at[address]
+        return False
 
     async def _run(self, address: str, driver: _Driver) -> None:
         channel = make_channel(address)
@@ -81,6 +94,7 @@ class LogPusher:
                 await call.write(driver.take())
         except (grpc.RpcError, asyncio.InvalidStateError):
             log.info("driver_takes_no_output", address=address)
+            self._gone_at[address] = asyncio.get_running_loop().time()
         finally:
             if self._drivers.get(address) is driver:
                 del self._drivers[address]

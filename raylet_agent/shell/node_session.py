@@ -24,7 +24,7 @@ log = structlog.get_logger()
 _RESENT_ITEMS_MAX = 1_000
 _RESENT_AGE_S = 30.0
 _RESENT = ("owner_ended", "detached_actor")
-"""News that no later snapshot repeats: told again after a reconnect, since a break may have lost them."""
+"""News that no snapshot repeats: told again after a reconnect, a break may have lost them."""
 
 
 class RefusedByClusterError(RuntimeError):
@@ -52,6 +52,7 @@ class NodeSession:
         self._outbox: Outbox[n.AgentItem | str] | None = None
         self._joined = False
         self._leaving = False
+        self._broken_here = False
         self._welcome_rest: list[n.GcsItem] = []
         host.keep_for_gcs = self._keep
 
@@ -69,8 +70,12 @@ class NodeSession:
                 except RefusedByClusterError as error:
                     if self._leaving:
                         return exit_codes.OK
-                    log.error("refused_by_cluster", reason=str(error))
+                    log.error("refused_by_cluster", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
                     return exit_codes.REFUSED
+                except asyncio.CancelledError:
+                    if not self._broken_here:
+                        raise
+                    reason = "broken by the agent itself"
                 except (grpc.RpcError, asyncio.InvalidStateError) as error:
                     reason = _reason(error)
                 else:
@@ -104,10 +109,17 @@ class NodeSession:
             async with asyncio.timeout(limits.STOP_GRACE_S / 3):
                 await outbox.drained()
 
+    def _break(self, call: Any) -> None:
+        """Gives this session up; a local cancel surfaces as CancelledError in whoever reads."""
+        self._broken_here = True
+        call.cancel()
+
     async def _one_session(self, stub: Any) -> None:
         core = self._host.core
         self._incarnation += 1
         call = stub.Connect()
+        self._broken_here = False
+        self._host.break_gcs = lambda: self._break(call)
         try:
             core.registering(now_ms())
             register = core.registration(self._incarnation, self._revision)

@@ -44,7 +44,7 @@ class OutputStream:
             self._file = -1
 
     def _read_once(self) -> bool:
-        """Takes one piece, so that a chatty worker does not keep the loop; False: nothing is there."""
+        """Takes one piece: a chatty worker must not keep the loop. False: nothing is there."""
         if self._descriptor < 0:
             return False
         try:

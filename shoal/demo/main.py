@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
-from collections.abc import Callable
-from types import FrameType
 from uuid import uuid4
 
+from shoal.demo.interrupts import interruptible, undisturbed
 from shoal.demo.leftovers import MARKER_VARIABLE, leftovers, shared_memory_files
 from shoal.demo.screen import Screen
 from shoal.demo.story import Story
@@ -16,7 +14,6 @@ from shoal.demo.story import Story
 EXIT_RIGHT = 0
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
-_Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 def run() -> int:
@@ -29,40 +26,44 @@ def run() -> int:
     memory_before = shared_memory_files()
     story = Story(screen, {MARKER_VARIABLE: marker})
     code = EXIT_WRONG
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        story.play()
-        code = EXIT_RIGHT
+        with interruptible():
+            code = _play(story, screen)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-        screen.say("[yellow]interrupted: ending the cluster …[/yellow]")
-    except Exception:  # noqa: BLE001 - shown whole, and the clean-up below must still happen
-        traceback.print_exc(file=sys.stderr)
-        screen.say("[red]the demo failed; the traceback is on stderr[/red]")
     finally:
-        _close(story, screen)
-        signal.signal(signal.SIGTERM, previous)
-    if story.session_path is not None:
-        story.left = leftovers(marker, story.session_path, memory_before)
-    for thing in story.left:
-        screen.say(f"[red]left behind: {thing}[/red]")
+        # From here on a second Ctrl-C must not leave half of the cluster behind.
+        with undisturbed():
+            if code == EXIT_INTERRUPTED:
+                screen.say("[yellow]interrupted: ending the cluster …[/yellow]")
+            left = _end(story, screen, marker, memory_before)
+    if left:
+        code = EXIT_WRONG
     if code != EXIT_RIGHT:
-        return EXIT_WRONG if story.left else code
-    checks = [*story.checks, ("no process, folder or shared memory left behind", not story.left)]
+        return code
+    checks = [*story.checks, ("no process, folder or shared memory left behind", not left)]
     screen.table(checks)
     return EXIT_RIGHT if all(right for _, right in checks) else EXIT_WRONG
 
 
-def _close(story: Story, screen: Screen) -> None:
-    """End the cluster; a second Ctrl-C must not leave half of it behind."""
-    interrupt: _Handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _play(story: Story, screen: Screen) -> int:
     try:
-        with screen.phase("cluster ended") as phase:
-            story.close()
-            phase.where = "driver, agents, GCS"
-    finally:
-        signal.signal(signal.SIGINT, interrupt)
+        story.play()
+    except Exception:  # noqa: BLE001 - shown whole, and the clean-up must still happen
+        traceback.print_exc(file=sys.stderr)
+        screen.say("[red]the demo failed; the traceback is on stderr[/red]")
+        return EXIT_WRONG
+    return EXIT_RIGHT
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _end(story: Story, screen: Screen, marker: str, memory_before: set[str]) -> list[str]:
+    """End the cluster; what is left of it."""
+    with screen.phase("cluster ended") as phase:
+        story.close()
+        phase.where = "driver, agents, GCS"
+    if story.session_path is None:
+        return []
+    left = leftovers(marker, story.session_path, memory_before)
+    for thing in left:
+        screen.say(f"[red]left behind: {thing}[/red]")
+    return left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -35,7 +35,7 @@ class Screen:
         self.console.print(text)
 
     @contextmanager
-    def phase(self, what: str) -> Iterator[Phase]:
+    def phase(self, what: str) -> Generator[Phase]:
         """Time what happens inside and add it to the table; a failed phase is not added."""
         phase = Phase(what)
         start = time.perf_counter()

@@ -10,6 +10,7 @@ from typing import Any
 import shoal
 from shoal.cluster_utils import Cluster, ClusterNode
 from shoal.demo import job
+from shoal.demo.interrupts import held_interrupts
 from shoal.demo.screen import Phase, Screen
 from shoal.util.placement_group import (
     PlacementGroup,
@@ -35,7 +36,6 @@ class Story:
 
     def __init__(self, screen: Screen, marker: dict[str, str]) -> None:
         self.checks: list[tuple[str, bool]] = []
-        self.left: list[str] = []
         self.session_path: Path | None = None
         self._screen = screen
         self._marker = marker
@@ -68,8 +68,10 @@ class Story:
 
     def _start_cluster(self) -> None:
         with self._screen.phase("GCS and 6 agents started") as phase:
-            cluster = self._cluster = Cluster(env_vars=self._marker)
-            self.session_path = cluster.session.path
+            # Nothing runs yet, but a folder exists as soon as this object does.
+            with held_interrupts():
+                cluster = self._cluster = Cluster(env_vars=self._marker)
+                self.session_path = cluster.session.path
             nodes = [
                 (rack, self._add_node(cluster, rack))
                 for _ in range(NODES_PER_RACK)
@@ -101,7 +103,7 @@ class Story:
         self._check(
             "each group is on three nodes of one rack, the groups on different racks",
             all(len(racks) == 1 for racks in used)
-            and len(set.union(*used)) == len(RACKS)
+            and len(set[str]().union(*used)) == len(RACKS)
             and all(len(set(_nodes_of(group))) == NODES_PER_RACK for group in self._groups),
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_common import resources
-from driver_client.placement_group import state_name
+from driver_client.group_change import state_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster_api.v1 import gcs_pb2 as gcs
-from driver_client import api
+from driver_client import cluster_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ def put(
         if_revision=if_revision or 0,
         ttl_ms=int(ttl_s * 1000) if ttl_s else 0,
     )
-    answer = api.gcs_call(lambda link: link.kv.Put, request)
+    answer = cluster_view.gcs_call(lambda link: link.kv.Put, request)
     return PutResult(answer.written, answer.revision)
 
 
 def get_with_revision(key: str | bytes, *, namespace: str = "") -> tuple[bytes | None, int]:
     """(value, revision); (None, 0) if there is none."""
     request = gcs.KvGetRequest(namespace=namespace, key=_bytes(key, "key"))
-    answer = api.gcs_call(lambda link: link.kv.Get, request)
+    answer = cluster_view.gcs_call(lambda link: link.kv.Get, request)
     return (answer.value, answer.revision) if answer.found else (None, 0)
 
 
@@ -73,23 +73,23 @@ def get(key: str | bytes, *, namespace: str = "") -> bytes | None:
 def multi_get(keys: list[str | bytes], *, namespace: str = "") -> dict[bytes, bytes]:
     """The values that exist."""
     request = gcs.KvMultiGetRequest(namespace=namespace, keys=[_bytes(key, "key") for key in keys])
-    answer = api.gcs_call(lambda link: link.kv.MultiGet, request)
+    answer = cluster_view.gcs_call(lambda link: link.kv.MultiGet, request)
     return {entry.key: entry.value for entry in answer.entries}
 
 
 def delete(key: str | bytes, *, namespace: str = "", prefix: bool = False) -> int:
     """Deletes a key, or all that begin with it; how many."""
     request = gcs.KvDeleteRequest(namespace=namespace, key=_bytes(key, "key"), prefix=prefix)
-    return api.gcs_call(lambda link: link.kv.Delete, request).deleted
+    return cluster_view.gcs_call(lambda link: link.kv.Delete, request).deleted
 
 
 def keys(prefix: str | bytes = b"", *, namespace: str = "") -> list[bytes]:
     """Keys that begin with `prefix`, sorted."""
     request = gcs.KvKeysRequest(namespace=namespace, prefix=_bytes(prefix, "prefix"))
-    return list(api.gcs_call(lambda link: link.kv.Keys, request).keys)
+    return list(cluster_view.gcs_call(lambda link: link.kv.Keys, request).keys)
 
 
 def exists(key: str | bytes, *, namespace: str = "") -> bool:
     """Whether the key is there."""
     request = gcs.KvExistsRequest(namespace=namespace, key=_bytes(key, "key"))
-    return api.gcs_call(lambda link: link.kv.Exists, request).exists
+    return cluster_view.gcs_call(lambda link: link.kv.Exists, request).exists

@@ -6,9 +6,10 @@ from typing import Any
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_common import resources
-from driver_client import api, process
+from driver_client import cluster_view, process
 from driver_client import placement_group as groups
-from driver_client.placement_group import GroupChange, PlacementGroup
+from driver_client.group_change import GroupChange, state_name
+from driver_client.placement_group import PlacementGroup
 from driver_client.shell import running
 from shoal.util.explanation import Explanation, from_message
 
@@ -86,7 +87,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         raise ValueError("get_placement_group takes a non-empty name")
     namespace = process.get_runtime().facts.namespace
     request = pg.GetGroupRequest(name=placement_group_name, namespace=namespace)
-    answer = api.gcs_call(lambda link: link.groups.GetGroup, request)
+    answer = cluster_view.gcs_call(lambda link: link.groups.GetGroup, request)
     if not answer.found:
         raise ValueError(
             f"there is no placement group named {placement_group_name!r} in namespace {namespace!r}"
@@ -101,7 +102,7 @@ def get_current_placement_group() -> PlacementGroup | None:
     if not group_id:
         return None
     request = pg.GetGroupRequest(placement_group_id=group_id)
-    answer = api.gcs_call(lambda link: link.groups.GetGroup, request)
+    answer = cluster_view.gcs_call(lambda link: link.groups.GetGroup, request)
     return groups.from_record(answer.group) if answer.found else None
 
 
@@ -114,9 +115,11 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     """What the GCS knows of one group ({} if unknown), or of all by id."""
     if placement_group is not None:
         request = pg.GetGroupRequest(placement_group_id=placement_group.id_bytes)
-        answer = api.gcs_call(lambda link: link.groups.GetGroup, request)
+        answer = cluster_view.gcs_call(lambda link: link.groups.GetGroup, request)
         return _row(answer.group) if answer.found else {}
-    everything = api.gcs_call(lambda link: link.groups.GetAllGroups, pg.GetAllGroupsRequest())
+    everything = cluster_view.gcs_call(
+        lambda link: link.groups.GetAllGroups, pg.GetAllGroupsRequest()
+    )
     return {record.spec.placement_group_id.hex(): _row(record) for record in everything.groups}
 
 
@@ -130,7 +133,7 @@ def _row(record: pg.PlacementGroupRecord) -> dict[str, Any]:
         "bundles": {i: resources.floats(b.resources.amounts) for i, b in enumerate(spec.bundles)},
         "bundles_to_node_id": {i: node.hex() for i, node in enumerate(nodes)},
         "strategy": pg.PlacementStrategy.Name(spec.strategy).removeprefix("PLACEMENT_STRATEGY_"),
-        "state": groups.state_name(record.state),
+        "state": state_name(record.state),
         "stats": {
             "end_to_end_creation_latency_ms": end_to_end,
             "scheduling_latency_ms": record.scheduling_latency_ms,
@@ -155,7 +158,7 @@ def explain(placement_group: PlacementGroup) -> Explanation:
         ValueError: the GCS does not know the group.
     """
     request = pg.ExplainRequest(placement_group_id=placement_group.id_bytes)
-    answer = api.gcs_call(lambda link: link.groups.Explain, request)
+    answer = cluster_view.gcs_call(lambda link: link.groups.Explain, request)
     if not answer.found:
         raise ValueError(f"placement group {placement_group.id_bytes.hex()} is not known")
     return from_message(answer)
@@ -182,5 +185,5 @@ def would_fit(
         soft_target_node_id=None,
     )
     return from_message(
-        api.gcs_call(lambda link: link.groups.WouldFit, pg.WouldFitRequest(spec=spec))
+        cluster_view.gcs_call(lambda link: link.groups.WouldFit, pg.WouldFitRequest(spec=spec))
     )

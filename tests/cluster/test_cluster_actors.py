@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from shoal.exceptions import ActorDiedError, PendingCallsLimitExceeded
 
 import shoal
+from shoal.exceptions import ActorDiedError, PendingCallsLimitExceeded
 from tests.cluster.remote_code import AsyncMeeting, Counter, Meeting, pass_gate
 from tests.cluster.waiting import until, until_gone
 

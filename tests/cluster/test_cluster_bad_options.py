@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
+import shoal
 from shoal.util.placement_group import placement_group
 from shoal.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
 )
-
-import shoal
 from tests.cluster.remote_code import Counter, increment
 
 pytestmark = pytest.mark.usefixtures("one_node")
@@ -40,9 +40,8 @@ ACTOR = [
     ({"max_restarts": -2}, "max_restarts"),
     ({"max_task_retries": -2}, "max_task_retries"),
     ({"max_concurrency": 0}, "max_concurrency"),
-    ({"max_pending_calls": 0}, "max_pending_calls"),
+    ({"max_pending_calls": -2}, "max_pending_calls"),
     ({"lifetime": "eternal"}, "eternal|lifetime"),
-    ({"lifetime": "detached"}, "name"),
     ({"name": ""}, "name"),
     ({"get_if_exists": True}, "name"),
     ({"namespace": 7}, "namespace"),
@@ -127,7 +126,7 @@ def test_a_node_id_that_is_none_is_refused():
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"num_cpus": -1}, "num_cpus"),
+        ({"num_cpus": -1}, "num_cpus|CPU"),
         ({"resources": {"CPU": 1}}, "CPU"),
         ({"labels": {"": "x"}}, "label"),
         ({"address": "nowhere"}, "nowhere"),

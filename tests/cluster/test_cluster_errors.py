@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from shoal.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 
 import shoal
+from shoal.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 from tests.cluster.remote_code import Counter, increment
 
 pytestmark = pytest.mark.usefixtures("one_node")

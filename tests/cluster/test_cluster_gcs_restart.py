@@ -6,13 +6,13 @@ import os
 import signal
 
 import pytest
+
+import shoal
 from shoal.util.placement_group import (
     placement_group,
     placement_group_table,
     remove_placement_group,
 )
-
-import shoal
 from tests.cluster.remote_code import Counter, increment
 from tests.cluster.waiting import until, until_gone
 

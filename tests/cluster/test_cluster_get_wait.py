@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shoal.exceptions import GetTimeoutError
 
 import shoal
+from shoal.exceptions import GetTimeoutError
 from tests.cluster.remote_code import gated, increment
 
 pytestmark = pytest.mark.usefixtures("one_node")

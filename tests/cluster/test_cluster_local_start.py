@@ -81,8 +81,8 @@ def test_ctrl_c_in_a_get_ends_the_program_and_its_cluster():
         + """
 shoal.init(num_cpus=1)
 shoal.get(shoal.remote(lambda: 1).remote())
-print(*processes())
 try:
+    print(*processes())
     shoal.get(shoal.remote(lambda: time.sleep(600)).remote())
 except KeyboardInterrupt:
     print("interrupted")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from shoal.exceptions import ActorDiedError
-from shoal.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import shoal
+from shoal.exceptions import ActorDiedError
+from shoal.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tests.cluster.remote_code import Counter, pass_gate
 from tests.cluster.waiting import process_lives, until, until_gone
 

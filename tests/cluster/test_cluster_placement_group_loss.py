@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+import shoal
 from shoal.util.placement_group import (
     PlacementGroup,
     placement_group,
@@ -10,8 +12,6 @@ from shoal.util.placement_group import (
     remove_placement_group,
 )
 from shoal.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-import shoal
 from tests.cluster.remote_code import Counter
 from tests.cluster.waiting import until
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+import shoal
 from shoal.exceptions import ActorDiedError, GetTimeoutError
 from shoal.util.placement_group import (
     PlacementGroup,
@@ -14,8 +16,6 @@ from shoal.util.placement_group import (
     remove_placement_group,
 )
 from shoal.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-import shoal
 from tests.cluster.conftest import everything_free
 from tests.cluster.remote_code import Counter, pass_gate
 from tests.cluster.waiting import until, until_gone
@@ -27,7 +27,9 @@ def clean(two_racks):
     yield
     for identity, row in placement_group_table().items():
         if row["state"] != "REMOVED":
-            remove_placement_group(PlacementGroup(bytes.fromhex(identity)))
+            remove_placement_group(
+                PlacementGroup(bytes.fromhex(identity), list(row["bundles"].values()))
+            )
     until(everything_free, "all resources of removed groups are free")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from shoal.util.placement_group import placement_group, remove_placement_group
 
 import shoal
+from shoal.util.placement_group import placement_group, remove_placement_group
 from tests.cluster.remote_code import Counter
 from tests.cluster.waiting import until
 

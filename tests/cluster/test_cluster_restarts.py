@@ -6,9 +6,9 @@ import os
 import signal
 
 import pytest
-from shoal.exceptions import ActorDiedError, RayActorError
 
 import shoal
+from shoal.exceptions import ActorDiedError, RayActorError
 from tests.cluster.remote_code import Counter
 from tests.cluster.waiting import until, until_gone
 

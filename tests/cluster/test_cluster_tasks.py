@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from shoal.exceptions import GetTimeoutError, WorkerCrashedError
 
 import shoal
+from shoal.exceptions import GetTimeoutError, WorkerCrashedError
 from tests.cluster.remote_code import gated, increment
 
 pytestmark = pytest.mark.usefixtures("one_node")

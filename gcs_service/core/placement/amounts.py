@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cluster_api.v1 import types_pb2 as t
 from cluster_common.resources import DEVICE_RESOURCES, RESOURCE_UNIT, total_of
 from gcs_service.core.placement.limits import AMOUNTS_MAX
 
@@ -14,11 +15,11 @@ DeviceParts = tuple[tuple[str, tuple[int, ...]], ...]
 class Amounts:
     """One requested vector, fixed point. Equal vectors share one object (see `AmountsTable`).
 
-    `devices` lists per device resource the parts that must each fit as a request of their own: the sum
-    of two bundles of half a GPU is one GPU in `vector`, but need not be one whole device.
+    `devices` lists per device resource the parts that must each fit as a request of their own: the
+    sum of two bundles of half a GPU is one GPU in `vector`, but need not be one whole device.
     """
 
-    __slots__ = ("devices", "hardness", "items", "number", "several_parts", "vector")
+    __slots__ = ("devices", "hardness", "items", "message", "number", "several_parts", "vector")
 
     def __init__(self, number: int, items: Items, devices: DeviceParts) -> None:
         self.number = number
@@ -27,10 +28,15 @@ class Amounts:
         self.several_parts = any(len(parts) > 1 for _name, parts in devices)
         self.vector = dict(items)
         self.hardness = _hardness(self.vector)
+        self.message = t.ResourceSet(amounts=self.vector)
+        """For commands: copying a message costs a third of building one."""
 
 
 def _hardness(vector: Mapping[str, int]) -> tuple[int, ...]:
-    """Order in which bundles look for room: devices, custom resources, memory, CPU; larger first."""
+    """Order in which bundles look for room: devices, custom resources, memory, CPU.
+
+    Larger first.
+    """
     plain = ("CPU", "memory", "object_store_memory", *DEVICE_RESOURCES)
     devices = sum(vector.get(name, 0) for name in DEVICE_RESOURCES)
     custom = sum(amount for name, amount in vector.items() if name not in plain)

@@ -105,6 +105,8 @@ class BundleAnswers:
         if holding.phase is not Phase.UNDOING or answer.action != holding.action:
             return
         if answer.ok:
-            self._removal.settle(self._two_phase.undone(holding))
+            group = self._two_phase.undone(holding)
+            self._removal.settle(group)
+            self._scheduling.gave_back(group)
         else:
             self._two_phase.refused_later(holding)

@@ -1,7 +1,7 @@
 """All usable nodes, indexed for choosing. One instance ranks free room, another one totals.
 
-A pool per selector in use; the pool of the empty selector always exists. A node's change touches the
-pools it is in, never other nodes.
+A pool per selector in use; the pool of the empty selector always exists. A node's change touches
+the pools it is in, never other nodes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class AvailabilityIndex:
                 del self._by_label[label]
 
     def pool(self, selector: Selector) -> Pool:
-        """The pool of a selector, built on first use from the nodes of its rarest required label."""
+        """The pool of a selector.
+
+        Built on first use from the nodes of its rarest required label.
+        """
         if not selector:
             return self.everything
         found = self._pools.pop(selector, None)

@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterator
 from gcs_service.core.placement.amounts import AmountsTable
 from gcs_service.core.placement.availability_index import AvailabilityIndex, Selector
 from gcs_service.core.placement.domain_fits import DomainFits, DomainValue
-from gcs_service.core.placement.limits import DOMAIN_TRIALS_MAX
+from gcs_service.core.placement.limits import (
+    DOMAIN_SEARCHES_MAX,
+    DOMAIN_TRIALS_MAX,
+    SEARCH_BUNDLES_MAX,
+)
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.plan import (
     DOMAIN_INCOMPLETE,
@@ -23,7 +27,14 @@ from gcs_service.core.placement.plan import (
     grouped_positions,
     runs_of,
 )
-from gcs_service.core.placement.policies import levels, pack, spread, strict_pack, strict_spread
+from gcs_service.core.placement.policies import (
+    levels,
+    pack,
+    search,
+    spread,
+    strict_pack,
+    strict_spread,
+)
 from gcs_service.core.placement.pool import ListedSpace, Space
 from gcs_service.core.placement.request import (
     PACK,
@@ -50,6 +61,9 @@ def choose(index: AvailabilityIndex, table: AmountsTable, wanted: Wanted) -> Pla
         stayed[node] = stayed.get(node, 0) + 1
     attempt = _Attempt(index, table, wanted, grouped, stayed)
     if not wanted.request.packed_labels:
+        for shape in grouped:
+            if not index.pool(shape.selector).shape(shape.amounts).buckets:
+                return Shortfall(NO_ROOM)
         choice = attempt.inside(None)
         return Shortfall(NO_ROOM) if choice is None else attempt.plan(choice, ())
     for tried, value in enumerate(attempt.domains()):
@@ -64,7 +78,16 @@ def choose(index: AvailabilityIndex, table: AmountsTable, wanted: Wanted) -> Pla
 class _Attempt:
     """One pass over the index for one `Wanted`."""
 
-    __slots__ = ("_grouped", "_index", "_needs", "_stayed", "_table", "_wanted", "_whole")
+    __slots__ = (
+        "_grouped",
+        "_index",
+        "_needs",
+        "_searches",
+        "_stayed",
+        "_table",
+        "_wanted",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -84,6 +107,7 @@ class _Attempt:
             shapes = wanted.request.shapes
             self._whole = sum_shape(tuple(shapes[at] for at in wanted.positions), table)
         self._needs: list[tuple[DomainFits, int]] = []
+        self._searches = 0
 
     def plan(self, choice: Choice, domain: DomainValue) -> Plan:
         """The choice in the order of the wanted positions."""
@@ -139,7 +163,14 @@ class _Attempt:
         loose = request.loose_levels
         if loose:
             return levels.place(task, loose, request.strategy)
-        return _NODE_RULES[request.strategy](task)
+        choice = _NODE_RULES[request.strategy](task)
+        # STRICT_SPREAD is exact already, and so are equal bundles.
+        if choice is not None or len(runs) == 1 or request.strategy == STRICT_SPREAD:
+            return choice
+        if self._searches >= DOMAIN_SEARCHES_MAX or task.bundle_count > SEARCH_BUNDLES_MAX:
+            return None
+        self._searches += 1
+        return search.place(task)
 
     def _space(self, selector: Selector, domain: DomainValue | None) -> Space:
         pool = self._index.pool(selector)

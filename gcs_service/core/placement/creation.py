@@ -25,7 +25,10 @@ class Creation:
         self._by_actor: dict[bytes, dict[bytes, None]] = {}
 
     def create(self, spec: pg.PlacementGroupSpec) -> None:
-        """Makes the group of a spec; a repeated create of the same id is answered as the first one was."""
+        """Makes the group of a spec.
+
+        A repeated create of the same id is answered as the first one was.
+        """
         state = self._state
         group_id = spec.placement_group_id
         known = state.groups.get(group_id)

@@ -1,8 +1,9 @@
 """Free capacity of single devices: a fraction must fit on one, more than one must be whole.
 
 Devices of a node are a descending tuple of free amounts: which one is which does not matter for a
-choice. The agent decides which device a bundle gets; these rules foresee it (tightest device first). A
-request is a tuple of parts, each of which is a fraction of one device or a number of whole ones.
+choice. The agent decides which device a bundle gets; these rules foresee it (tightest device
+first). A request is a tuple of parts, each of which is a fraction of one device or a number of
+whole ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ Parts = tuple[int, ...]
 
 
 def capacity(free: Devices, parts: Parts) -> int:
-    """How many such requests fit at once; requests of several parts are only tried once (0 or 1)."""
+    """How many such requests fit at once.
+
+    Requests of several parts are only tried once (0 or 1).
+    """
     if len(parts) != 1:
         left = free
         for part in parts:
@@ -29,14 +33,20 @@ def capacity(free: Devices, parts: Parts) -> int:
 
 
 def take(free: Devices, parts: Parts) -> Devices:
-    """Free amounts after one request; what no device can hold comes off the emptiest (may go below 0)."""
+    """Free amounts after one request.
+
+    What no device can hold comes off the emptiest (may go below 0).
+    """
     for part in parts:
         free = _take_part(free, part)
     return free
 
 
 def give(free: Devices, parts: Parts) -> Devices:
-    """Free amounts after one request ended; guesses the fullest device that can have held each part."""
+    """Free amounts after one request ended.
+
+    Guesses the fullest device that can have held each part.
+    """
     for part in parts:
         free = _give_part(free, part)
     return free

@@ -1,6 +1,9 @@
-"""For one shape and one label (or nested labels): how much of it fits in each domain, and who has how much.
+"""For one shape and one label (or nested labels).
 
-The best domain is then a bucket look-up; its cost does not depend on how many nodes or domains there are.
+How much of it fits in each domain, and who has how much.
+
+The best domain is then a bucket look-up; its cost does not depend on how many nodes or domains
+there are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What the placement core wants done, in order: persist, then send or answer.
 
-An effect that follows a `PersistGroup` or `ForgetGroup` in one returned list must not leave the process
-before that write is durable; an effect in front of it may. Sends to one node keep their order across
-lists. Messages inside effects are never changed afterwards, so another thread may serialize them.
+An effect that follows a `PersistGroup` or `ForgetGroup` in one returned list must not leave the
+process before that write is durable; an effect in front of it may. Sends to one node keep their
+order across lists. Messages inside effects are never changed afterwards, so another thread may
+serialize them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class ForgetGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendBundle(msgspec.Struct, frozen=True, gc=False):
-    """Put the command into the node's session; dropped silently if the node is not connected now."""
+    """Put the command into the node's session.
+
+    Dropped silently if the node is not connected now.
+    """
 
     node_id: bytes
     command: ns.BundleCommand

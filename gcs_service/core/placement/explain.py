@@ -1,4 +1,6 @@
-"""Why a group waits, in counts that add up: per bundle, fitting nodes + rejected nodes = nodes alive.
+"""Why a group waits, in counts that add up.
+
+Per bundle, fitting nodes + rejected nodes = nodes alive.
 
 Looks at every node: asked for by people, never by the loop.
 """
@@ -100,7 +102,10 @@ class Explainer:
         return None
 
     def _domains_with_room(self) -> set[tuple[str, ...]] | None:
-        """Domains in which every shape has enough nodes or copies; None when domains do not matter."""
+        """Domains in which every shape has enough nodes or copies.
+
+        None when domains do not matter.
+        """
         request = self._wanted.request
         labels = request.packed_labels
         if not labels or not self._wanted.positions:

@@ -1,7 +1,7 @@
 """Bounded overtaking: a group passed over OVERTAKES_MAX times gets what becomes free kept for it.
 
-One group at a time, the oldest. It claims as many nodes as it will need, where it is closest to fitting;
-nobody else is given room there until it is placed, removed or proves impossible.
+One group at a time, the oldest. It claims as many nodes as it will need, where it is closest to
+fitting; nobody else is given room there until it is placed, removed or proves impossible.
 """
 
 from __future__ import annotations
@@ -28,14 +28,23 @@ class Fairness:
         waiting = self._state.waiting
         if not waiting:
             return
-        for wait in waiting.oldest_first(OVERTAKEN_CHECKED_MAX):
+        checked = 0
+        starving: Group | None = None
+        for wait in waiting.classes():
             loser = wait.head
-            if loser.order > winner.order:
+            if loser.order > winner.order or not wait.failed or not wait.feasible:
+                continue
+            checked += 1
+            if checked > OVERTAKEN_CHECKED_MAX:
                 break
-            if wait.failed and loser.reason != "infeasible" and _could_use(wait, plan.nodes):
+            if _could_use(wait, plan.nodes):
                 loser.overtaken += 1
-                if loser.overtaken >= OVERTAKES_MAX and self._state.claimant is None:
-                    self.claim(loser)
+                if loser.overtaken >= OVERTAKES_MAX and (
+                    starving is None or loser.order < starving.order
+                ):
+                    starving = loser
+        if starving is not None and self._state.claimant is None:
+            self.claim(starving)
 
     def claim(self, group: Group) -> None:
         """Keeps for the group the nodes where it is closest to fitting."""
@@ -110,14 +119,17 @@ class Fairness:
                 and not (one_each and node in wanted.stayed)
             )
         ranked.sort(key=lambda entry: entry[:2])
-        for _closeness_, _order, node in ranked:
+        for _distance, _order, node in ranked:
             if copies <= 0:
                 return
             chosen[node] = None
             copies -= 1 if one_each else node.total_class.capacity(shape.amounts)
 
     def _domain(self, wanted: Wanted) -> tuple[str, ...] | None:
-        """The domain to wait for: the decided one, else the closest that is big enough by totals."""
+        """The domain to wait for.
+
+        The decided one, else the closest that is big enough by totals.
+        """
         labels = wanted.request.packed_labels
         if wanted.domain or not labels:
             return wanted.domain
@@ -156,7 +168,10 @@ def _could_use(wait: WaitClass, nodes: list[NodeRoom]) -> bool:
 
 
 def _closeness(node: NodeRoom, shape: Shape) -> int:
-    """How near the node is to holding the shape: copies that fit, then the scarcest share in per mille."""
+    """How near the node is to holding the shape.
+
+    Copies that fit, then the scarcest share in per mille.
+    """
     room = node.room_class
     share = min(
         (max(0, room.room.get(name, 0)) * 1000 // amount for name, amount in shape.amounts.items),

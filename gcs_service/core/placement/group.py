@@ -69,6 +69,7 @@ class Group:
         "nodes",
         "order",
         "overtaken",
+        "parked",
         "ready_wall_ms",
         "reason",
         "removal_attempts",
@@ -96,6 +97,8 @@ class Group:
         self.holdings: dict[tuple[bytes, int], Holding] = {}
         self.wait_class: WaitClass | None = None
         self.newer_than = -1
+        self.parked = False
+        """Waits for its old bundles to come back before it looks for new places."""
         self.reason = ""
         self.message = ""
         self.version = 0

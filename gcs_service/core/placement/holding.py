@@ -3,7 +3,8 @@
     PREPARING -> PREPARED -> COMMITTING -> COMMITTED      (one node only: PREPARING -> COMMITTED)
     any -> UNDOING -> gone
 
-A holding leaves only when the node said so, or the node is dead. While it is UNDOING nothing waits for it.
+A holding leaves only when the node said so, or the node is dead. While it is UNDOING nothing waits
+for it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import enum
 
 from cluster_api.v1 import node_session_pb2 as ns
-from cluster_api.v1 import types_pb2 as t
 from gcs_service.core.placement.amounts import Amounts
 from gcs_service.core.placement.node_room import NodeRoom
 
@@ -38,6 +38,7 @@ class Holding:
         "node",
         "phase",
         "prepare_sequence",
+        "reason",
         "refusals",
         "repeat_at_ms",
         "room_taken",
@@ -60,6 +61,8 @@ class Holding:
         self.amounts = amounts
         self.phase = phase
         self.action: ns.BundleAction.ValueType = ns.BUNDLE_ACTION_UNSPECIFIED
+        self.reason = ""
+        """Why it is being undone."""
         self.sequence = 0
         self.prepare_sequence = 0
         self.room_taken = phase is not Phase.PREPARING
@@ -82,16 +85,17 @@ class Holding:
         """Whether a command that must be repeated is unanswered."""
         return self.phase in (Phase.COMMITTING, Phase.UNDOING)
 
-    def command(self, reason: str = "") -> ns.BundleCommand:
-        """The command of its present action and number."""
+    def command(self) -> ns.BundleCommand:
+        """The command of its present action and number; only a prepare needs the resources."""
+        prepares = self.phase is Phase.PREPARING
         return ns.BundleCommand(
             action=self.action,
             placement_group_id=self.group_id,
             attempt=self.attempt,
             bundles=[
-                ns.Bundle(index=index, resources=t.ResourceSet(amounts=amounts.vector))
+                ns.Bundle(index=index, resources=amounts.message if prepares else None)
                 for index, amounts in self.bundles
             ],
             reservation_seq=self.sequence,
-            reason=reason,
+            reason=self.reason,
         )

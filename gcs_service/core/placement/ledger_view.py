@@ -8,7 +8,10 @@ from gcs_service.core.placement.node_room import NodeRoom
 
 
 class NodeLedgerView(msgspec.Struct, frozen=True, gc=False):
-    """`room` = `reported` - reservations above `applied` + what came back since; all fixed point."""
+    """`room` = `reported` - reservations above `applied` + what came back since.
+
+    All fixed point.
+    """
 
     node_id: bytes
     reported: dict[str, int]

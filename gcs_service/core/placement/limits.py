@@ -15,13 +15,19 @@ NAME_BYTES_MAX = 512
 RETRY_DELAY_MS = 100
 RETRY_DELAY_FACTOR = 1.5
 RETRY_DELAY_MAX_MS = 1_000
-"""Back-off of a group after a refused attempt, and of a node's refused command (DESIGN section 9)."""
+"""Back-off of a group after a refused attempt.
+
+And of a node's refused command (DESIGN section 9).
+"""
 
 OVERTAKES_MAX = 16
 """A waiting group may be overtaken this often, then what becomes free is kept for it (CONTRACT)."""
 
 OVERTAKEN_CHECKED_MAX = 64
-"""Waiting classes looked at, oldest first, when a younger group is placed."""
+"""Waiting classes that could be placed and are counted when a younger group is."""
+
+GIVE_BACK_WAIT_MS = 500
+"""A group that is placed again as a whole first gets its old bundles back, at most this long."""
 
 PREPARE_ANSWER_MS = 30_000
 """A prepare that a connected node leaves unanswered this long fails its attempt."""
@@ -30,10 +36,16 @@ COMMAND_REPEAT_MS = 5_000
 """A commit, cancel or return that a connected node leaves unanswered is sent again."""
 
 SUSPECT_MS = 1_000
-"""A node that refused a prepare is left alone until a snapshot covers the refusal, at most this long."""
+"""A node that refused a prepare is left alone until a snapshot covers the refusal.
+
+At most this long.
+"""
 
 RESTART_WAIT_MS = 60_000
-"""After a restart, nodes named by stored groups that neither came back nor were declared dead are lost."""
+"""After a restart.
+
+Nodes named by stored groups that neither came back nor were declared dead are lost.
+"""
 
 CAPACITY_MAX = 1 << 20
 """Copies of one shape counted on one node; more makes no difference to any policy."""
@@ -47,8 +59,20 @@ POOLS_MAX = 64
 POOL_SHAPES_MAX = 128
 """Selectors, and shapes per selector, whose index is kept up to date; the longest unused goes."""
 
+SEARCH_STEPS_MAX = 256
+"""Placements tried for a mixed group that the greedy passes could not place."""
+
+SEARCH_BUNDLES_MAX = 16
+"""Larger mixed groups are not searched."""
+
+DOMAIN_SEARCHES_MAX = 8
+"""Domains searched for one mixed group in one pass."""
+
 DOMAIN_TRIALS_MAX = 256
 """Domains tried in full for one group in one pass (mixed shapes only; equal shapes need one)."""
+
+EXPLAINERS_MAX = 64
+"""Explanations kept for equal questions while no node changes."""
 
 BLOCKED_BY_MAX = 16
 """Groups named in an explanation as holders of what another one needs."""

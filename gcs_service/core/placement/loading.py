@@ -1,7 +1,7 @@
 """Groups as the storage had them, at the start of a new life of the GCS.
 
-Their nodes are expected, not joined: a node that registers is compared (`reconcile`), a node declared dead
-is lost, and one that does neither for RESTART_WAIT_MS is lost too.
+Their nodes are expected, not joined: a node that registers is compared (`reconcile`), a node
+declared dead is lost, and one that does neither for RESTART_WAIT_MS is lost too.
 """
 
 from __future__ import annotations

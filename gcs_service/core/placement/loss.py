@@ -2,7 +2,8 @@
 
 replace: only the lost bundles look for new places, inside the group's domain.
 restart: the rest is given back too, and the group is placed again as a whole, anywhere.
-wait: the lost bundles wait for a node that joins after the loss (the repaired machine); spare nodes stay spare.
+wait: the lost bundles wait for a node that joins after the loss (the repaired machine); spare nodes
+stay spare.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core.placement.group import CREATED, RESCHEDULING, Group
 from gcs_service.core.placement.holding import Holding, Phase
 from gcs_service.core.placement.node_room import NodeRoom
+from gcs_service.core.placement.scheduling import Scheduling
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.two_phase import RETURN, TwoPhaseCommit
 
 REASON_RESCHEDULING = "rescheduling"
+PLACED_AGAIN = "the whole group is placed again"
+"""Nodes know by this reason that the group lives on."""
 
 
 class Damage:
@@ -32,9 +36,12 @@ class Damage:
 class LossRules:
     """Turns lost holdings into failed attempts and groups that look for a place again."""
 
-    def __init__(self, state: PlacementState, two_phase: TwoPhaseCommit) -> None:
+    def __init__(
+        self, state: PlacementState, two_phase: TwoPhaseCommit, scheduling: Scheduling
+    ) -> None:
         self._state = state
         self._two_phase = two_phase
+        self._scheduling = scheduling
 
     def holding_lost(
         self, damages: dict[bytes, Damage], holding: Holding, positions: list[int], cause: str
@@ -52,9 +59,8 @@ class LossRules:
         else:
             damage.lost.extend(positions)
 
-    def apply(self, damages: dict[bytes, Damage]) -> list[Group]:
-        """Carries out the groups' rules; the groups that must be queued again, oldest first."""
-        queue: list[Group] = []
+    def apply(self, damages: dict[bytes, Damage]) -> None:
+        """Carries out the groups' rules and queues what looks for a place again, oldest first."""
         for damage in sorted(damages.values(), key=lambda damage: damage.group.order):
             group = damage.group
             if damage.attempt_broken:
@@ -62,13 +68,17 @@ class LossRules:
                 self._two_phase.fail(group)
             if damage.lost:
                 self._lose(group, damage)
-            if group.attempt is None and group.missing:
-                queue.append(group)
-        return queue
+            if group.attempt is not None or not group.missing or group.wait_class is not None:
+                continue
+            if damage.lost and group.spec.on_loss == pg.ON_LOSS_RESTART:
+                self._scheduling.queue_after_giving_back(group)
+            else:
+                self._scheduling.queue(group)
 
     def _lose(self, group: Group, damage: Damage) -> None:
         # What it looks for changes: it leaves its class of equal wants and is queued anew.
         self._state.waiting.leave(group)
+        group.parked = False
         for position in damage.lost:
             group.nodes[position] = None
             group.attempts[position] = 0
@@ -90,10 +100,10 @@ class LossRules:
         group.nodes = [None] * len(group.nodes)
         group.attempts = [0] * len(group.attempts)
         for holding in list(group.holdings.values()):
-            self._two_phase.undo(holding, RETURN, "the whole group is placed again")
+            self._two_phase.undo(holding, RETURN, PLACED_AGAIN)
 
-    def node_lost(self, node: NodeRoom) -> tuple[list[Group], list[Group]]:
-        """Everything the node held is gone: (groups to queue again, groups whose books changed)."""
+    def node_lost(self, node: NodeRoom) -> list[Group]:
+        """Everything the node held is gone. Returns the groups whose books changed."""
         damages: dict[bytes, Damage] = {}
         touched: dict[bytes, Group] = {}
         cause = f"node {node.node_id.hex()} died"
@@ -102,7 +112,8 @@ class LossRules:
             group = self._two_phase.forget(holding)
             if group is not None:
                 touched[group.group_id] = group
-        return self.apply(damages), list(touched.values())
+        self.apply(damages)
+        return list(touched.values())
 
 
 def _listed(positions: list[int]) -> str:

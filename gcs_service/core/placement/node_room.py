@@ -1,10 +1,10 @@
 """What the GCS knows of one node's room: newest snapshot minus reservations it does not cover.
 
-    room = snapshot.available - reserved (seq above `applied`) + given back (answered, seq above `applied`)
+    room = snapshot.available - reserved + given back (answered), both numbered above `applied`
 
-Nothing here is undone by a timer, nothing is clamped. A reservation leaves when the node's own counter
-covers it or the node refused it. Room below zero is possible and honest: the agent granted leases
-while a reservation was on its way; the refusal will come.
+Nothing here is undone by a timer, nothing is clamped. A reservation leaves when the node's own
+counter covers it or the node refused it. Room below zero is possible and honest: the agent granted
+leases while a reservation was on its way; the refusal will come.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class NodeRoom:
         "claimed_by",
         "classes",
         "connected",
-        "draining",
+        "drain_ordered",
+        "drain_reported",
         "holdings",
         "joined",
         "labels",
@@ -68,7 +69,8 @@ class NodeRoom:
         self.labels: dict[str, str] = {}
         self.joined = False
         self.connected = False
-        self.draining = False
+        self.drain_ordered = False
+        self.drain_reported = False
         self.claimed_by: bytes = b""
         self.suspect_until_ms = 0
         self.suspect_sequence = 0
@@ -81,6 +83,14 @@ class NodeRoom:
         self.applied = 0
         self.next_sequence = 1
         self.reservations: dict[int, Reservation] = {}
+
+    @property
+    def draining(self) -> bool:
+        """Ordered by the GCS (a report that is older than the order changes nothing).
+
+        Or said by the node.
+        """
+        return self.drain_ordered or self.drain_reported
 
     @property
     def suspect(self) -> bool:
@@ -152,7 +162,10 @@ class NodeRoom:
         return number
 
     def will_give_back(self, amounts: Amounts) -> int:
-        """Numbers a command that gives room back; it counts when `gave_back` says so, or when covered."""
+        """Numbers a command that gives room back.
+
+        It counts when `gave_back` says so, or when covered.
+        """
         number = self.number_command()
         self.reservations[number] = Reservation(number, amounts, 1, known=False)
         return number

@@ -1,7 +1,7 @@
 """The door of the placement core: nodes, groups and time come in, ordered effects go out.
 
-One core places all groups of a cluster, one call at a time. What agents and clients send never makes a
-method fail; a broken invariant of ours raises AssertionError.
+One core places all groups of a cluster, one call at a time. What agents and clients send never
+makes a method fail; a broken invariant of ours raises AssertionError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from gcs_service.core.placement.two_phase import TwoPhaseCommit
 
 
 class PlacementCore:
-    """Placement groups of one cluster. `now_ms` is monotonic, `wall_ms` wall clock (for records only)."""
+    """Placement groups of one cluster.
+
+    `now_ms` is monotonic, `wall_ms` wall clock (for records only).
+    """
 
     def __init__(self, random: random.Random, epoch: int = 1) -> None:
         self._dice = random
@@ -41,10 +44,10 @@ class PlacementCore:
         self._two_phase = TwoPhaseCommit(self._state)
         self._scheduling = Scheduling(self._state, self._two_phase)
         self._removal = Removal(self._state, self._two_phase, self._scheduling)
-        self._loss = LossRules(self._state, self._two_phase)
+        self._loss = LossRules(self._state, self._two_phase, self._scheduling)
         self._answers = BundleAnswers(self._state, self._two_phase, self._scheduling, self._removal)
         self._reconciliation = Reconciliation(
-            self._state, self._two_phase, self._loss, self._removal
+            self._state, self._two_phase, self._scheduling, self._loss, self._removal
         )
         self._creation = Creation(self._state, self._scheduling)
         self._questions = Questions(self._state, self._scheduling)
@@ -82,15 +85,18 @@ class PlacementCore:
         state.totals.drop(node)
         node.begin_session(address, labels)
         node.report(snapshot)
-        self._set_draining(node, draining=draining or snapshot.draining)
-        queue = self._reconciliation.agree(node, held)
+        node.drain_ordered = draining
+        node.drain_reported = snapshot.draining
+        self._place_in_totals(node)
+        self._reconciliation.agree(node, held)
         state.room_changed(node)
-        for group in queue:
-            self._scheduling.queue(group)
         return self._end()
 
     def node_disconnected(self, node_id: bytes) -> list[Effect]:
-        """The session broke: nothing new goes there, what is under way waits for its return or its death."""
+        """The session broke.
+
+        Nothing new goes there, what is under way waits for its return or its death.
+        """
         node = self._state.nodes.get(node_id)
         if node is not None and node.connected:
             node.connected = False
@@ -116,25 +122,28 @@ class PlacementCore:
             state.index.drop(node)
             state.totals.drop(node)
             node.labels = dict(snapshot.labels)
-        if relabelled or node.total_class is not total or node.draining != snapshot.draining:
-            self._set_draining(node, draining=snapshot.draining)
+        draining = node.draining
+        node.drain_reported = snapshot.draining
+        if relabelled or node.total_class is not total or node.draining != draining:
+            self._place_in_totals(node)
         state.room_changed(node)
         return self._end()
 
-    def node_draining(self, node_id: bytes, draining: bool, now_ms: int) -> list[Effect]:  # noqa: FBT001 -- the verb's only argument
+    def node_draining(self, node_id: bytes, *, draining: bool, now_ms: int) -> list[Effect]:
         """Nothing new goes to a draining node; a cancelled drain wakes who could use it."""
         self._begin(now_ms)
         node = self._state.nodes.get(node_id)
         if node is not None and node.joined:
-            self._set_draining(node, draining=draining)
+            node.drain_ordered = draining
+            node.drain_reported = draining
+            self._place_in_totals(node)
             self._state.room_changed(node)
         return self._end()
 
-    def _set_draining(self, node: NodeRoom, *, draining: bool) -> None:
+    def _place_in_totals(self, node: NodeRoom) -> None:
         """Keeps the node's place in the index of totals: what could ever fit."""
         state = self._state
-        node.draining = draining
-        if draining:
+        if node.draining:
             state.draining[node] = None
             state.totals.drop(node)
             if node in state.claimed:
@@ -144,25 +153,32 @@ class PlacementCore:
             state.totals.put(node, node.total_class)
 
     def node_lost(self, node_id: bytes, now_ms: int) -> list[Effect]:
-        """The node is dead, with everything it held. Also for nodes that never came back after a restart."""
+        """The node is dead, with everything it held.
+
+        Also for nodes that never came back after a restart.
+        """
         self._begin(now_ms)
+        node = self._state.nodes.get(node_id)
+        if node is not None:
+            self._lose_node(node)
+        return self._end()
+
+    def _lose_node(self, node: NodeRoom) -> None:
         state = self._state
-        node = state.nodes.pop(node_id, None)
-        if node is None:
-            return self._end()
+        del state.nodes[node.node_id]
         node.joined = False
         node.connected = False
         state.index.drop(node)
         state.totals.drop(node)
-        state.draining.pop(node, None)
-        queue, touched = self._loss.node_lost(node)
-        for group in touched:
+        if node in state.draining:
+            # It counted for what is possible once its drain is cancelled.
+            del state.draining[node]
+            state.totals.version += 1
+        for group in self._loss.node_lost(node):
             self._removal.settle(group)
+            self._scheduling.gave_back(group)
         if node in state.claimed:
             self._claim_again()
-        for group in queue:
-            self._scheduling.queue(group)
-        return self._end()
 
     def _claim_again(self) -> None:
         claimant = self._state.claimant
@@ -202,7 +218,10 @@ class PlacementCore:
         return self._end()
 
     def owner_ended(self, owner_id: bytes, now_ms: int) -> list[Effect]:
-        """A driver ended: removes what it made itself. Not for workers (see `job_ended`, `actor_ended`)."""
+        """A driver ended: removes what it made itself.
+
+        Not for workers (see `job_ended`, `actor_ended`).
+        """
         self._begin(now_ms)
         for group in self._mortal_groups():
             if group.spec.creator_owner_id == owner_id and not group.spec.creator_actor_id:
@@ -269,7 +288,7 @@ class PlacementCore:
             node.suspect_until_ms = 0
             self._state.room_changed(node)
         elif kind is TimerKind.RESTART and not node.joined:
-            self._state.out.extend(self.node_lost(node.node_id, self._state.now_ms))
+            self._lose_node(node)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` should be called next."""
@@ -280,7 +299,10 @@ class PlacementCore:
     def load(
         self, records: Iterable[pg.PlacementGroupRecord], now_ms: int, epoch: int
     ) -> list[Effect]:
-        """Takes the stored groups, once, before any node joins. `epoch` differs in each GCS life."""
+        """Takes the stored groups, once, before any node joins.
+
+        `epoch` differs in each GCS life.
+        """
         self._begin(now_ms)
         state = self._state
         assert not state.groups, "load comes first"
@@ -352,7 +374,10 @@ class PlacementCore:
         return number
 
     def release(self, node_id: bytes, reservation_seq: int, now_ms: int) -> list[Effect]:
-        """The start was refused or never sent. After a new session of the node there is nothing to do."""
+        """The start was refused or never sent.
+
+        After a new session of the node there is nothing to do.
+        """
         self._begin(now_ms)
         node = self._state.nodes.get(node_id)
         if node is not None and node.connected:

@@ -17,8 +17,10 @@ DOMAIN_INCOMPLETE = "domain_incomplete"
 
 
 class Wanted(NamedTuple):
-    """The bundles of a group that have no node yet, and what already binds them. Hashable: one key
-    for all groups that would get the same answer."""
+    """The bundles of a group that have no node yet, and what already binds them.
+
+    Hashable: one key for all groups that would get the same answer.
+    """
 
     request: Request
     positions: tuple[int, ...]
@@ -90,7 +92,10 @@ class Task(NamedTuple):
 
 
 class Choice:
-    """A plan under construction: where bundles went and what that leaves, without touching the index."""
+    """A plan under construction.
+
+    Where bundles went and what that leaves, without touching the index.
+    """
 
     __slots__ = ("_index", "_left", "newer_than", "nodes", "stayed", "used")
 

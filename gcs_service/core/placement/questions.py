@@ -6,6 +6,7 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.explain import FITS, Explainer
 from gcs_service.core.placement.group import CREATED, PENDING, REMOVED, REMOVING, Group
+from gcs_service.core.placement.limits import EXPLAINERS_MAX
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.plan import Plan, Shortfall, Wanted
 from gcs_service.core.placement.request import Request, Shape, parse_request
@@ -20,6 +21,8 @@ class Questions:
     def __init__(self, state: PlacementState, scheduling: Scheduling) -> None:
         self._state = state
         self._scheduling = scheduling
+        self._explainers: dict[tuple[Wanted, bytes], Explainer] = {}
+        self._explained_versions = (-1, -1)
 
     # ---- records
 
@@ -51,7 +54,8 @@ class Questions:
 
     def pending(self) -> list[pg.PlacementGroupSpec]:
         """Groups that wait for room, reduced to the bundles that have no node; oldest first."""
-        groups = [group for group in self._state.groups.values() if group.wait_class is not None]
+        every = self._state.groups.values()
+        groups = [group for group in every if group.parked or group.wait_class is not None]
         groups.sort(key=lambda group: group.order)
         return [_reduced(group) for group in groups]
 
@@ -89,9 +93,8 @@ class Questions:
     def _answer(
         self, wanted: Wanted, nodes: list[NodeRoom | None], group: Group | None
     ) -> pg.ExplainResponse:
-        state = self._state
         result = self._choose(wanted, group)
-        explainer = Explainer(state, wanted, result, b"" if group is None else group.group_id)
+        explainer = self._explainer(wanted, result, group)
         bundles = [
             explainer.bundle(index, shape, nodes[index])
             for index, shape in enumerate(wanted.request.shapes)
@@ -107,6 +110,27 @@ class Questions:
             best_domain=explainer.best_domain() if wanted.positions else None,
             blocked_by=[] if fits else explainer.blocked_by(),
         )
+
+    def _explainer(
+        self, wanted: Wanted, result: Plan | Shortfall, group: Group | None
+    ) -> Explainer:
+        """Kept while no node changes.
+
+        A thousand timeouts of equal groups look at the nodes once.
+        """
+        state = self._state
+        group_id = b"" if group is None else group.group_id
+        if group is not None and group.wait_class is None:
+            return Explainer(state, wanted, result, group_id)
+        versions = (state.index.version, state.totals.version)
+        if versions != self._explained_versions or len(self._explainers) >= EXPLAINERS_MAX:
+            self._explained_versions = versions
+            self._explainers.clear()
+        key = (wanted, group_id if state.claimant is group else b"")
+        found = self._explainers.get(key)
+        if found is None:
+            found = self._explainers[key] = Explainer(state, wanted, result, key[1])
+        return found
 
     def _choose(self, wanted: Wanted, group: Group | None) -> Plan | Shortfall:
         """What the loop would get now; a group whose attempt is under way has its room already."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_api.v1 import node_session_pb2 as ns
-from gcs_service.core.placement.group import Group
+from gcs_service.core.placement.group import REMOVING
 from gcs_service.core.placement.holding import Holding, Phase
-from gcs_service.core.placement.loss import Damage, LossRules
+from gcs_service.core.placement.loss import PLACED_AGAIN, Damage, LossRules
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.removal import Removal
+from gcs_service.core.placement.scheduling import Scheduling
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.two_phase import (
     CANCEL,
@@ -22,6 +23,7 @@ from gcs_service.core.placement.two_phase import (
     TwoPhaseCommit,
 )
 
+UNKNOWN_GROUP = "not known to the control service"
 Stated = dict[tuple[bytes, int], list[ns.HeldBundle]]
 
 
@@ -32,16 +34,18 @@ class Reconciliation:
         self,
         state: PlacementState,
         two_phase: TwoPhaseCommit,
+        scheduling: Scheduling,
         loss: LossRules,
         removal: Removal,
     ) -> None:
         self._state = state
         self._two_phase = two_phase
+        self._scheduling = scheduling
         self._loss = loss
         self._removal = removal
 
-    def agree(self, node: NodeRoom, held: Sequence[ns.HeldBundle]) -> list[Group]:
-        """The node's snapshot is taken already. Groups that must be queued again, oldest first."""
+    def agree(self, node: NodeRoom, held: Sequence[ns.HeldBundle]) -> None:
+        """The node's snapshot is taken already. Queues groups that look for a place again."""
         stated: Stated = {}
         for bundle in held:
             stated.setdefault((bundle.placement_group_id, bundle.attempt), []).append(bundle)
@@ -51,12 +55,9 @@ class Reconciliation:
             self._compare(node, holding, stated.pop(key, []), damages, answered)
         for bundles in stated.values():
             self._undo_orphan(node, bundles)
-        queue = {group.group_id: group for group in self._loss.apply(damages)}
+        self._loss.apply(damages)
         for holding in answered:
-            group = self._take_as_answered(holding)
-            if group is not None:
-                queue[group.group_id] = group
-        return sorted(queue.values(), key=lambda group: group.order)
+            self._take_as_answered(holding)
 
     def _compare(
         self,
@@ -72,7 +73,9 @@ class Reconciliation:
         all_committed = committed.issuperset(holding.positions)
         match holding.phase:
             case Phase.UNDOING if not bundles:
-                self._removal.settle(self._two_phase.forget(holding))
+                group = self._two_phase.forget(holding)
+                self._removal.settle(group)
+                self._scheduling.gave_back(group)
             case Phase.UNDOING:
                 holding.room_taken = True
                 self._two_phase.send_undo(holding)
@@ -117,18 +120,21 @@ class Reconciliation:
         amounts = table.sum([each for _index, each in entries])
         group_id = first.placement_group_id
         orphan = Holding(node, group_id, first.attempt, entries, amounts, Phase.COMMITTED)
-        self._two_phase.keep(self._state.groups.get(group_id), orphan)
+        group = self._state.groups.get(group_id)
+        self._two_phase.keep(group, orphan)
         action = RETURN if any(bundle.committed for bundle in bundles) else CANCEL
-        self._two_phase.undo(orphan, action, "not known to the control service")
+        lives_on = group is not None and group.state != REMOVING
+        self._two_phase.undo(orphan, action, PLACED_AGAIN if lives_on else UNKNOWN_GROUP)
 
-    def _take_as_answered(self, holding: Holding) -> Group | None:
+    def _take_as_answered(self, holding: Holding) -> None:
         """The statement stands for the answer that got lost with the old session."""
         group = self._state.groups.get(holding.group_id)
         attempt = None if group is None else group.attempt
         if group is None or attempt is None or attempt.number != holding.attempt:
-            return None
+            return
         if holding.phase is Phase.PREPARING:
             self._two_phase.prepared(group, attempt, holding)
         else:
             self._two_phase.committed(group, attempt, holding)
-        return group if group.attempt is None and group.missing else None
+        if group.attempt is None and group.missing:
+            self._scheduling.queue(group)

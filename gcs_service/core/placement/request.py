@@ -47,7 +47,10 @@ class Request(NamedTuple):
 
     @property
     def packed_labels(self) -> tuple[str, ...]:
-        """The outermost levels that must be one domain each; nested values form one composite domain."""
+        """The outermost levels that must be one domain each.
+
+        Nested values form one composite domain.
+        """
         labels: list[str] = []
         for level in self.levels:
             if level.strategy != STRICT_PACK:
@@ -94,7 +97,10 @@ def _check_names(spec: pg.PlacementGroupSpec) -> None:
 
 
 def _shape(index: int, bundle: pg.BundleSpec, table: AmountsTable) -> Shape:
-    """Bundles of a group are alike as a rule: the bytes of one lead to its shape without parsing."""
+    """Bundles of a group are alike as a rule.
+
+    The bytes of one lead to its shape without parsing.
+    """
     encoded = bundle.SerializeToString()
     found = table.parsed.get(encoded)
     if found is None:

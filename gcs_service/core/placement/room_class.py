@@ -1,4 +1,6 @@
-"""Interned vectors of free room. A decision touches classes, not nodes: ten thousand equal nodes are one.
+"""Interned vectors of free room.
+
+A decision touches classes, not nodes: ten thousand equal nodes are one.
 
 Every step that would repeat per node is remembered on the class: what is left after one bundle, how
 many copies of a shape fit.
@@ -18,7 +20,10 @@ DeviceItems = tuple[tuple[str, Devices], ...]
 
 
 class RoomClass:
-    """One vector of room (amounts may be below zero: leases an agent granted meanwhile) and its memos."""
+    """One vector of room (amounts may be below zero.
+
+    Leases an agent granted meanwhile) and its memos.
+    """
 
     __slots__ = ("_capacities", "_less", "devices", "number", "room", "table")
 

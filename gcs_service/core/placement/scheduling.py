@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cluster_common.resources import fits
 from gcs_service.core.placement.availability_index import AvailabilityIndex
 from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.fairness import Fairness
 from gcs_service.core.placement.group import Group
+from gcs_service.core.placement.limits import GIVE_BACK_WAIT_MS
 from gcs_service.core.placement.node_room import NodeRoom
-from gcs_service.core.placement.plan import Plan, Shortfall
+from gcs_service.core.placement.plan import NO_ROOM, Plan, Shortfall
+from gcs_service.core.placement.request import Shape
 from gcs_service.core.placement.room_class import RoomClass
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.timers import TimerKind
@@ -19,9 +22,11 @@ from gcs_service.core.placement.waiting import WaitClass
 INFEASIBLE = "infeasible"
 DRAINING = "draining"
 QUEUED_BEHIND = "queued_behind"
+FRAGMENTED = "device_fragmentation"
 _SENTENCES = {
     INFEASIBLE: "no set of present nodes could hold it, even empty",
     DRAINING: "it would need nodes that are draining",
+    FRAGMENTED: "enough is free in sum, but not on single devices",
     QUEUED_BEHIND: "what is free is kept for an older group",
 }
 
@@ -37,16 +42,38 @@ class Scheduling:
     def queue(self, group: Group) -> None:
         """The group looks for a place, from now on."""
         group.retry_at_ms = 0
+        group.parked = False
         self._state.waiting.join(group, try_now=True)
         self._copy_reason(group)
 
     def queue_later(self, group: Group) -> None:
-        """The same after a refusal: when its delay is over, or an event that matters comes first."""
+        """The same after a refusal.
+
+        When its delay is over, or an event that matters comes first.
+        """
         state = self._state
         delay_ms = group.back_off()
         group.retry_at_ms = state.now_ms + delay_ms
         state.waiting.join(group, try_now=False)
         state.timers.arm(group.retry_at_ms, TimerKind.RETRY, group.group_id)
+
+    def queue_after_giving_back(self, group: Group) -> None:
+        """The group was told to give everything back.
+
+        A node refuses a bundle whose predecessor still ends.
+        """
+        state = self._state
+        if not group.holdings:
+            self.queue(group)
+            return
+        group.parked = True
+        group.retry_at_ms = state.now_ms + GIVE_BACK_WAIT_MS
+        state.timers.arm(group.retry_at_ms, TimerKind.RETRY, group.group_id)
+
+    def gave_back(self, group: Group | None) -> None:
+        """A holding of the group is gone; with the last one a parked group looks for places."""
+        if group is not None and group.parked and not group.holdings:
+            self.queue(group)
 
     def _copy_reason(self, group: Group) -> None:
         wait = group.wait_class
@@ -56,11 +83,16 @@ class Scheduling:
 
     def retry(self, group: Group, due_ms: int) -> None:
         """The group's delay is over."""
-        if group.retry_at_ms == due_ms and group.wait_class is not None:
+        if group.retry_at_ms != due_ms:
+            return
+        if group.parked:
+            self.queue(group)
+        elif group.wait_class is not None:
             self._state.waiting.wake(group.wait_class)
 
     def withdraw(self, group: Group) -> None:
         """The group wants no place any more."""
+        group.parked = False
         self._state.waiting.leave(group)
         if self._state.claimant is group:
             self.fairness.release()
@@ -119,7 +151,18 @@ class Scheduling:
             state.index, ((node, node.room_class) for node in state.claimed), wait
         ):
             return QUEUED_BEHIND, _SENTENCES[QUEUED_BEHIND]
+        if shortfall.reason == NO_ROOM and any(self._fragmented(shape) for shape in wait.shapes):
+            return FRAGMENTED, _SENTENCES[FRAGMENTED]
         return shortfall.reason, shortfall.sentence()
+
+    def _fragmented(self, shape: Shape) -> bool:
+        """Whether nodes have the amount free, but never on one device."""
+        if not shape.amounts.devices:
+            return False
+        pool = self._state.index.pool(shape.selector)
+        if pool.shape(shape.amounts).buckets:
+            return False
+        return any(room.devices and fits(shape.amounts.vector, room.room) for room in pool.members)
 
     def _would_fit_with(
         self,
@@ -134,8 +177,8 @@ class Scheduling:
             if node.connected and node not in index:
                 index.put(node, room)
                 added.append(node)
-        fits = bool(added) and isinstance(choose(index, self._state.table, wait.wanted), Plan)
+        enough = bool(added) and isinstance(choose(index, self._state.table, wait.wanted), Plan)
         for node in added:
             index.drop(node)
         index.version = version
-        return fits
+        return enough

@@ -19,7 +19,10 @@ NODE_GONE = "node_gone"
 BUSY_THRESHOLD_PERCENT = 50
 """Utilisation below this counts as none, so that work does not wander for small differences."""
 BEST_SHARE = 0.2
-"""The node is drawn from this share of the equally good ones, so that they do not all take the same."""
+"""The node is drawn from this share of the equally good ones.
+
+So that they do not all take the same.
+"""
 
 
 class PickRequest(msgspec.Struct, frozen=True, gc=False):
@@ -32,7 +35,10 @@ class PickRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePick(msgspec.Struct, frozen=True, gc=False):
-    """The node, or (`node_id` empty) why there is none: infeasible, insufficient_free, node_gone."""
+    """The node, or (`node_id` empty) why there is none.
+
+    Infeasible, insufficient_free, node_gone.
+    """
 
     node_id: bytes
     reason: str
@@ -40,7 +46,10 @@ class NodePick(msgspec.Struct, frozen=True, gc=False):
 
 
 def pick(state: PlacementState, dice: random.Random, request: PickRequest) -> NodePick:
-    """The hybrid rule: under half used is as good as empty, then the least used; dice among equals."""
+    """The hybrid rule: under half used is as good as empty, then the least used.
+
+    Dice among equals.
+    """
     amounts = state.table.intern(request.resources)
     if request.node_id:
         found = _affine(state, request, amounts)

@@ -1,4 +1,7 @@
-"""The facts all rules of the placement core share: nodes, groups, indexes, waiting groups, timers, effects."""
+"""The facts all rules of the placement core share.
+
+Nodes, groups, indexes, waiting groups, timers, effects.
+"""
 
 from __future__ import annotations
 

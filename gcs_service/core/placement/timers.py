@@ -1,4 +1,7 @@
-"""Deadlines as data: a heap of (due, what, whose). The shell asks for the next one and calls `tick`."""
+"""Deadlines as data: a heap of (due, what, whose).
+
+The shell asks for the next one and calls `tick`.
+"""
 
 from __future__ import annotations
 

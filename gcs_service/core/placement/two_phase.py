@@ -1,8 +1,8 @@
 """Prepare, commit, undo: the commands of one attempt and what their answers mean.
 
-Rules (DESIGN section 9): all or nothing; any refusal undoes the attempt everywhere, and nothing waits for
-that; PREPARED is written before the first commit; commits and undoing are repeated until answered or the
-node is dead; an answer nobody waits for is undone.
+Rules (DESIGN section 9): all or nothing; any refusal undoes the attempt everywhere, and nothing
+waits for that; PREPARED is written before the first commit; commits and undoing are repeated until
+answered or the node is dead; an answer nobody waits for is undone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STALE_ATTEMPT = "stale_attempt"
 
 
 class TwoPhaseCommit:
-    """Carries attempts through. `retry` and `gone` are told by the returned values, not by calls."""
+    """Carries attempts through; who calls decides when a group tries again."""
 
     def __init__(self, state: PlacementState) -> None:
         self._state = state
@@ -166,7 +166,10 @@ class TwoPhaseCommit:
         state.persist(group)
 
     def prepare_refused(self, group: Group, holding: Holding, answer: ns.BundleAnswer) -> None:
-        """The node holds nothing of it: forget that, undo the others, look at the node with distrust."""
+        """The node holds nothing of it.
+
+        Forget that, undo the others, look at the node with distrust.
+        """
         node = holding.node
         self._forget(holding, group)
         node.refused(holding.prepare_sequence)
@@ -212,15 +215,16 @@ class TwoPhaseCommit:
         holding.phase = Phase.UNDOING
         holding.action = action
         holding.refusals = 0
-        self.send_undo(holding, reason)
+        holding.reason = reason
+        self.send_undo(holding)
 
-    def send_undo(self, holding: Holding, reason: str = "") -> None:
+    def send_undo(self, holding: Holding) -> None:
         """Sends (again) what undoes the holding; kept for later when the node is away."""
         node = holding.node
         if not node.connected:
             return
         holding.sequence = node.will_give_back(holding.amounts)
-        self._state.out.append(SendBundle(node.node_id, holding.command(reason)))
+        self._state.out.append(SendBundle(node.node_id, holding.command()))
         self._arm_repeat(holding, COMMAND_REPEAT_MS)
 
     def send_commit(self, holding: Holding) -> None:
@@ -297,7 +301,8 @@ class TwoPhaseCommit:
                 self.send_commit(holding)
             else:
                 self._count_removal_try(holding)
-                # Which of two equal commands the node counted is unknown: only a snapshot will tell.
+                # Which of two equal commands the node counted is unknown: only a snapshot will
+                # tell.
                 holding.room_taken = False
                 self.send_undo(holding)
 

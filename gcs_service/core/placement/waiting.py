@@ -1,14 +1,17 @@
-"""Groups without a place. Groups that would get the same answer form one class and are asked about once.
+"""Groups without a place.
 
-A class that failed stays silent until some node's room grows for one of its shapes; a node's change looks
-only at the shapes that wait. Order inside and between classes is the order of creation, but no class waits
-for another one (overtaking is bounded in `fairness`).
+Groups that would get the same answer form one class and are asked about once.
+
+A class that failed stays silent until some node's room grows for one of its shapes; a node's change
+looks only at the shapes that wait. Order inside and between classes is the order of creation, but
+no class waits for another one (overtaking is bounded in `fairness`).
 """
 
 from __future__ import annotations
 
 import bisect
 import heapq
+from collections.abc import Iterable
 
 from cluster_common.labels import matches
 from gcs_service.core.placement.amounts import Amounts, AmountsTable
@@ -53,7 +56,10 @@ class WaitClass:
         return self.groups[0]
 
     def concerns(self, node: NodeRoom) -> bool:
-        """Whether the node may be chosen at all: it joined late enough, it is in the decided domain."""
+        """Whether the node may be chosen at all.
+
+        It joined late enough, it is in the decided domain.
+        """
         wanted = self.wanted
         if node.order <= wanted.newer_than:
             return False
@@ -79,13 +85,9 @@ class WaitingGroups:
     def __bool__(self) -> bool:
         return bool(self._classes)
 
-    def classes(self) -> list[WaitClass]:
-        """All classes in the order they were made."""
-        return list(self._classes.values())
-
-    def oldest_first(self, limit: int) -> list[WaitClass]:
-        """At most `limit` classes, by their oldest group."""
-        return heapq.nsmallest(limit, self._classes.values(), key=lambda wait: wait.head.order)
+    def classes(self) -> Iterable[WaitClass]:
+        """All classes in the order they were made; not to be changed meanwhile."""
+        return self._classes.values()
 
     def join(self, group: Group, *, try_now: bool) -> None:
         """The group waits. It is tried now unless its class is known to fail at this moment."""

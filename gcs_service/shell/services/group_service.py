@@ -10,9 +10,12 @@ from grpc import aio
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service import limits
+from gcs_service.core import effects as fx
+from gcs_service.core.effects import Refusal
 from gcs_service.core.group_desk import GroupAnswer
 from gcs_service.core.moment import Moment
 from gcs_service.shell.core_host import CoreHost
+from gcs_service.shell.service_binding import RefusedError, unless_refused
 from gcs_service.shell.session_hub import SessionHub
 
 _SETTLED = (pg.PLACEMENT_GROUP_STATE_CREATED, pg.PLACEMENT_GROUP_STATE_REMOVED)
@@ -33,13 +36,14 @@ class PlacementGroupService:
         async def write(answers: Sequence[GroupAnswer]) -> None:
             await context.write(frame_of(epoch, answers))
 
-        session = self._hub.open(write)
+        session = self._hub.open(write, size_of=size_of)
 
         async def receive() -> None:
             while True:
                 frame = await context.read()
                 if frame is aio.EOF:
                     return
+                self._check_cluster(frame.items)
                 self._host.post(self._core.group_frame, session.number, list(frame.items))
 
         try:
@@ -47,6 +51,14 @@ class PlacementGroupService:
         finally:
             self._hub.close(session)
             self._host.post(self._core.session_closed, session.number)
+
+    def _check_cluster(self, items: Sequence[pg.GroupRequest]) -> None:
+        own = self._core.identity.cluster_id
+        for item in items:
+            theirs = item.hello.cluster_id if item.HasField("hello") else b""
+            if theirs and theirs != own:
+                message = f"this is cluster {own.hex()}, you belong to {theirs.hex()}"
+                raise RefusedError(Refusal(fx.OTHER_CLUSTER, message))
 
     async def get_group(self, request: pg.GetGroupRequest) -> pg.GetGroupResponse:
         """By id, or by name in a namespace."""
@@ -107,10 +119,18 @@ class PlacementGroupService:
     async def would_fit(self, request: pg.WouldFitRequest) -> pg.ExplainResponse:
         """The same for a group that does not exist; nothing is reserved."""
 
-        def answer(_at: Moment) -> pg.ExplainResponse:
-            return self._core.placement.would_fit(request.spec)
+        def answer(_at: Moment) -> pg.ExplainResponse | Refusal:
+            try:
+                return self._core.placement.would_fit(request.spec)
+            except ValueError as error:  # the spec contradicts itself
+                return Refusal(fx.BAD_REQUEST, str(error))
 
-        return await self._host.ask(answer)
+        return unless_refused(await self._host.ask(answer))
+
+
+def size_of(answer: GroupAnswer) -> int:
+    """Bytes of an answer, near enough for the cap of a frame."""
+    return answer.group.ByteSize() if answer.group is not None else 100
 
 
 def frame_of(epoch: int, answers: Sequence[GroupAnswer]) -> pg.GroupAnswerFrame:

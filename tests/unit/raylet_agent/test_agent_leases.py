@@ -27,12 +27,14 @@ def test_the_worker_hears_of_the_lease_before_the_owner_hears_of_the_worker(worl
     ]
 
 
-def test_a_repeated_request_gets_the_same_worker(world):
+def test_a_repeated_request_is_answered_once_in_each_session(world):
     asked = world.ask(1)
     first = world.items("grant")[0]
     world.ask(1)
+    assert world.items("grant") == []
+    world.open(held=[asked])
+    world.ask(1)
     assert world.items("grant") == [first]
-    assert first.lease_id == asked
     assert world.free() == 3
 
 
@@ -299,15 +301,35 @@ def test_a_grant_lost_with_the_session_is_given_back_on_reopening(world):
     assert world.free() == 4
 
 
+def lose(world, owner):
+    world.core.session_lost(owner, world.now_ms)
+    world.run()
+
+
+def probe(world, owner, *, refused):
+    world.core.owner_probed(owner, refused=refused, now_ms=world.now_ms)
+    world.run()
+
+
+def test_a_driver_whose_port_is_closed_is_dead_at_once(world):
+    world.ask(1)
+    worker = world.items("grant")[0].worker_id
+    lose(world, OWNER)
+    assert world.probed == [OWNER]
+    probe(world, OWNER, refused=True)
+    assert world.killed == [worker]
+
+
 def test_the_owner_of_a_broken_session_from_elsewhere_is_looked_for(world):
     world.open(OTHER, home=False)
     world.ask(1, OTHER)
     worker = world.items("grant", OTHER)[0].worker_id
-    world.core.session_lost(OTHER, world.now_ms)
+    lose(world, OTHER)
+    probe(world, OTHER, refused=False)
     world.advance(limits.OWNER_PROBE_MS)
-    assert world.probed == [OTHER]
-    world.core.owner_probed(OTHER, refused=True, now_ms=world.now_ms)
-    world.run()
+    assert world.probed == [OTHER, OTHER]
+    assert world.killed == []
+    probe(world, OTHER, refused=True)
     assert world.killed == [worker]
 
 
@@ -348,3 +370,26 @@ def test_idle_workers_of_a_driver_that_died_end_with_it(world):
     world.send(OWNER, a.OwnerItem(closing=a.OwnerClosing(reason="done")))
     assert world.killed == [worker]
     assert len(world.core.pool) == 0
+
+
+def test_prestarted_workers_come_in_waves_until_the_target_is_reached():
+    world = World(ahead=40)
+    world.auto_register = False
+    world.core.prestart()
+    world.run()
+    assert len(world.spawned) == limits.WORKER_STARTS_IN_FLIGHT_MAX
+    for spawn in world.spawned:  # grows while it is walked
+        world.register(spawn.worker_id)
+        world.run()
+    assert len(world.spawned) == 40
+
+
+def test_workers_forked_ahead_are_replaced_in_quiet_times():
+    world = World(ahead=2)
+    world.core.prestart()
+    world.run()
+    world.open()
+    world.ask(1, actor=True)
+    assert len(world.spawned) == 2
+    world.advance(limits.REFILL_QUIET_MS)
+    assert len(world.spawned) == 3

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import node_session_pb2 as n
 from raylet_agent import limits
 from tests.unit.raylet_agent.agent_world import HERE, World, view
 
@@ -169,3 +170,28 @@ def test_the_scheduler_names_itself(head):
     welcome = head.open()
     assert (welcome.is_scheduler, welcome.scheduler_address) == (True, "here:1")
     assert welcome.node_id == HERE
+
+
+def test_actors_that_hold_nothing_go_round_the_nodes(head):
+    for node in (A, B):
+        head.gcs(view=view(node))
+    for number in range(6):
+        head.ask(number, resources={}, place={"CPU": 1}, actor=True)
+    assert redirects(head) == [A, B, A, B]
+    assert [kind for kind, _ in head.heard()] == ["grant", "grant"]
+
+
+def test_an_agent_without_the_role_sends_them_to_the_scheduler_if_there_is_one(world):
+    first = world.ask(1, resources={}, place={"CPU": 1}, actor=True)
+    assert world.heard() == [("grant", first)]
+    world.gcs(node_change=n.NodeChange(scheduler_address="head:1"))
+    second = world.ask(2, resources={}, place={"CPU": 1}, actor=True)
+    assert world.heard() == [("node_change", b""), ("redirect", second)]
+
+
+def test_the_same_question_gets_the_same_answer(head):
+    for node in (A, B):
+        head.gcs(view=view(node))
+    for _ in range(2):
+        head.ask(1, resources={}, place={"CPU": 1}, actor=True)
+    assert redirects(head) == [A, A]

@@ -17,13 +17,13 @@ from cluster_common.worker_start import WorkerStart
 
 def run(start: WorkerStart) -> None:
     if os.environ.get("FAKE_DIES"):
-        print("no such library", file=sys.stderr)
+        print("no such library", file=sys.stderr)  # noqa: T201 - its output is what is tested
         sys.exit(7)
     if os.environ.get("FAKE_CHILD"):
         child = subprocess.Popen(
             ["sleep", "600"], start_new_session=os.environ["FAKE_CHILD"] == "new"
         )
-        print(f"child {child.pid}")
+        print(f"child {child.pid}")  # noqa: T201 - its output is what is tested
     uvloop.run(_serve(start))
 
 
@@ -53,7 +53,7 @@ async def _obey(item: a.WorkerCommand, call) -> None:
         await asyncio.sleep(0)
         os._exit(0)
     elif kind == "lease_begin":
-        print(f"begin {item.lease_begin.name}")
+        print(f"begin {item.lease_begin.name}")  # noqa: T201 - its output is what is tested
         if item.lease_begin.name == "crash":
             os._exit(9)
         if item.lease_begin.name == "block":

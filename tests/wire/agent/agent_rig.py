@@ -173,7 +173,7 @@ class Rig:
             core_worker_pb2_grpc.add_CoreWorkerServiceServicer_to_server, self.driver
         )
         self.log = (self.folder / "agent.log").open("wb")
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # noqa: ASYNC220 - must outlive any loop
             [sys.executable, "-m", "raylet_agent", *self.flags(), *flags],
             env={**os.environ, "PYTHONPATH": str(HERE), **(env or {})},
             stdout=self.log,
@@ -217,7 +217,7 @@ class Rig:
 
     async def poll(self, condition, deadline_s=DEADLINE_S):
         async with asyncio.timeout(deadline_s):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - processes tell no event
                 await asyncio.sleep(0.005)
 
     async def ended(self, deadline_s=DEADLINE_S):

@@ -1,9 +1,11 @@
-"""Domain levels that are not packed into one domain (PACK, SPREAD, STRICT_SPREAD, or packed below one of these).
+"""Domain levels that are not packed into one domain (PACK.
 
-One bundle at a time: leaf domains are ranked level by level by what the group already has there, then by
-room; the first with a node for the bundle gets it. Greedy, without backtracking, and it looks at every node
-of the space: the price of a rule that few groups use. Levels packed into one domain come before
-(`choose`) and are exact.
+SPREAD, STRICT_SPREAD, or packed below one of these).
+
+One bundle at a time: leaf domains are ranked level by level by what the group already has there,
+then by room; the first with a node for the bundle gets it. Greedy, without backtracking, and it
+looks at every node of the space: the price of a rule that few groups use. Levels packed into one
+domain come before (`choose`) and are exact.
 """
 
 from __future__ import annotations

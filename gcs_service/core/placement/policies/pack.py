@@ -1,8 +1,8 @@
 """PACK: as few nodes as it easily gets, several are allowed.
 
-First one node for all; then the node that takes the rest of the hardest shape (the tightest such), or
-else the one that takes most of it, filled with whatever else fits; and so on. If that leaves bundles
-over, they go one by one wherever they fit.
+First one node for all; then the node that takes the rest of the hardest shape (the tightest such),
+or else the one that takes most of it, filled with whatever else fits; and so on. If that leaves
+bundles over, they go one by one wherever they fit.
 """
 
 from __future__ import annotations

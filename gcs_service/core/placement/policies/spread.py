@@ -1,4 +1,7 @@
-"""SPREAD: a node of its own for each bundle while there are any (emptiest first), then reuse evenly."""
+"""SPREAD: a node of its own for each bundle while there are any (emptiest first).
+
+Then reuse evenly.
+"""
 
 from __future__ import annotations
 

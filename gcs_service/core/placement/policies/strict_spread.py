@@ -1,7 +1,8 @@
 """STRICT_SPREAD: every bundle on a node of its own, none of them used by a bundle that stayed.
 
-Equal bundles need one pass. Mixed ones are tried hardest first, tightest node first; where that greedy
-pass fails although an assignment exists (two shapes that fight for one node), augmenting paths find it.
+Equal bundles need one pass. Mixed ones are tried hardest first, tightest node first; where that
+greedy pass fails although an assignment exists (two shapes that fight for one node), augmenting
+paths find it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A placement core with model agents around it: real messages, queues instead of a network.
 
-Every agent keeps the truth about its room and refuses what does not fit, remembers cancelled attempts, and
-counts applied reservations. Nothing moves unless a test says so.
+Every agent keeps the truth about its room and refuses what does not fit, remembers cancelled
+attempts, and counts applied reservations. Nothing moves unless a test says so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gcs_service.core.placement.effects import (
     SendBundle,
 )
 from gcs_service.core.placement.placement_core import PlacementCore
+from gcs_service.core.placement.single import PickRequest
 
 UNIT = 10_000
 PACK = pg.PLACEMENT_STRATEGY_PACK
@@ -80,6 +81,13 @@ class Agent:
         self.draining = False
         self.alive = True
         self.refusals = 0
+        self.singles: dict[str, int] = {}
+        self.busy = False
+        """Workers run in its bundles.
+
+        What is given back is free, and answered, when they have ended.
+        """
+        self.ending: list[tuple[tuple[bytes, int], ns.BundleAnswer]] = []
         self.log: list[str] = []
 
     def snapshot(self):
@@ -112,7 +120,7 @@ class Agent:
         assert command.reservation_seq > self.applied, "numbers must grow on a stream"
         self.applied = command.reservation_seq
         reason = self._act(command, key)
-        return ns.BundleAnswer(
+        answer = ns.BundleAnswer(
             action=command.action,
             placement_group_id=key[0],
             attempt=key[1],
@@ -120,6 +128,44 @@ class Agent:
             reason=reason,
             indexes=[bundle.index for bundle in command.bundles],
         )
+        if command.action not in (ns.BUNDLE_ACTION_CANCEL, ns.BUNDLE_ACTION_RETURN):
+            return answer
+        self.cancelled.add(key)
+        if self.busy and key in self.committed:
+            self.ending.append((key, answer))
+            return None
+        self._release(key)
+        return answer
+
+    def start_single(self, sequence, amounts):
+        """A lease of the GCS itself; whether it was taken."""
+        assert sequence > self.applied, "numbers must grow on a stream"
+        self.applied = sequence
+        if any(self.free.get(name, 0) < amount for name, amount in amounts.items()):
+            self.refusals += 1
+            return False
+        for name, amount in amounts.items():
+            self.free[name] -= amount
+            self.singles[name] = self.singles.get(name, 0) + amount
+        return True
+
+    def end_singles(self):
+        for name, amount in self.singles.items():
+            self.free[name] += amount
+        self.singles = {}
+
+    def end_workers(self):
+        """Workers of returned bundles are gone: the answers that were waiting for it."""
+        ended, self.ending = self.ending, []
+        for key, _answer in ended:
+            self._release(key)
+        return [answer for _key, answer in ended]
+
+    def _release(self, key):
+        self.committed.discard(key)
+        for amounts in self.held.pop(key, {}).values():
+            for name, amount in amounts.items():
+                self.free[name] += amount
 
     def _act(self, command, key):
         match command.action:
@@ -134,11 +180,6 @@ class Agent:
                 self.committed.add(key)
                 return ""
             case _:
-                self.cancelled.add(key)
-                self.committed.discard(key)
-                for amounts in self.held.pop(key, {}).values():
-                    for name, amount in amounts.items():
-                        self.free[name] += amount
                 return ""
 
     def _prepare(self, command, key):
@@ -148,6 +189,11 @@ class Agent:
             return "stale_attempt"
         if self.draining:
             return "draining"
+        wanted = {bundle.index for bundle in command.bundles}
+        for (group, _attempt), bundles in self.held.items():
+            if group == key[0] and wanted & set(bundles):
+                self.refusals += 1
+                return "insufficient_free"
         need: dict[str, int] = {}
         for bundle in command.bundles:
             for name, amount in bundle.resources.amounts.items():
@@ -241,13 +287,13 @@ class World:
 
     def report(self, agent):
         if agent.node_id in self.connected:
-            self.carry_out(
-                self.core.node_snapshot(agent.node_id, agent.snapshot(), self.now_ms)
-            )
+            self.carry_out(self.core.node_snapshot(agent.node_id, agent.snapshot(), self.now_ms))
 
     def drain(self, agent, draining=True):
         agent.draining = draining
-        self.carry_out(self.core.node_draining(agent.node_id, draining, self.now_ms))
+        self.carry_out(
+            self.core.node_draining(agent.node_id, draining=draining, now_ms=self.now_ms)
+        )
 
     # ---- groups
 
@@ -278,16 +324,36 @@ class World:
         """The agent receives commands; its answers wait."""
         queue = self.commands[agent.node_id]
         for _ in range(min(count, len(queue))):
-            self.answers[agent.node_id].append(agent.obey(queue.popleft()))
+            command = queue.popleft()
+            if isinstance(command, tuple):
+                if not agent.start_single(*command):
+                    refused = self.core.release(agent.node_id, command[0], self.now_ms)
+                    self.carry_out(refused)
+                continue
+            answer = agent.obey(command)
+            if answer is not None:
+                self.answers[agent.node_id].append(answer)
+
+    def single(self, amounts):
+        """Picks a node, reserves there, sends the start."""
+        pick = self.core.pick_node(PickRequest(amounts))
+        if pick.node_id:
+            number = self.core.reserve(pick.node_id, amounts)
+            self.commands[pick.node_id].append((number, amounts))
+        return pick
+
+    def end_workers(self, agent):
+        """Workers in returned bundles end; the answers go out if there is a session."""
+        answers = agent.end_workers()
+        if agent.node_id in self.connected:
+            self.answers[agent.node_id].extend(answers)
 
     def answer(self, agent, count=1):
         """The core receives answers."""
         queue = self.answers[agent.node_id]
         for _ in range(min(count, len(queue))):
             self.carry_out(
-                self.core.bundle_answer(
-                    agent.node_id, queue.popleft(), self.now_ms, self.wall_ms
-                )
+                self.core.bundle_answer(agent.node_id, queue.popleft(), self.now_ms, self.wall_ms)
             )
 
     def settle(self, *, report=True):
@@ -295,9 +361,10 @@ class World:
         for _ in range(10_000):
             moved = False
             for agent in list(self.agents.values()):
-                if self.commands[agent.node_id] or self.answers[agent.node_id]:
+                if self.commands[agent.node_id] or self.answers[agent.node_id] or agent.ending:
                     moved = True
                     self.deliver(agent, 1_000)
+                    self.end_workers(agent)
                     self.answer(agent, 1_000)
                     if report:
                         self.report(agent)
@@ -358,10 +425,14 @@ class World:
                     self.core.expected_nodes()
                 )
             elif not removing:
-                assert waits != trying, f"{STATES[group.state]} neither waits nor tries"
+                one = [waits, trying, group.parked].count(True)
+                assert one == 1, f"{STATES[group.state]}: {waits} {trying} {group.parked}"
 
     def check_at_rest(self):
-        """Nothing is on its way: the agents hold exactly what the core says, and the room agrees."""
+        """Nothing is on its way.
+
+        The agents hold exactly what the core says, and the room agrees.
+        """
         self.check_books()
         expected: dict[bytes, dict[tuple[bytes, int], set[int]]] = {}
         for record in self.core.records():

@@ -1,9 +1,14 @@
-"""Whatever is delayed, lost, cut, killed or restarted: books agree, groups are whole or not there, nothing leaks."""
+"""Whatever is delayed, lost, cut, killed or restarted.
+
+Books agree, groups are atomic, nothing leaks.
+"""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from cluster_api.v1 import placement_groups_pb2 as pg
 from tests.unit.gcs_service.placement.placement_world import (
     PACK,
     SPREAD,
@@ -14,12 +19,17 @@ from tests.unit.gcs_service.placement.placement_world import (
     group_id,
 )
 
-from cluster_api.v1 import placement_groups_pb2 as pg
-
 STRATEGIES = [PACK, SPREAD, STRICT_PACK, STRICT_SPREAD]
 ON_LOSS = [pg.ON_LOSS_REPLACE, pg.ON_LOSS_RESTART, pg.ON_LOSS_WAIT]
-GROUPS = 6
 RACKS = 2
+TOPOLOGIES = [
+    [],
+    [],
+    [("rack", STRICT_PACK)],
+    [("rack", STRICT_PACK)],
+    [("rack", STRICT_SPREAD)],
+    [("rack", SPREAD)],
+]
 VERBS = [
     "create",
     "remove",
@@ -41,11 +51,14 @@ VERBS = [
     "unlease",
     "advance",
     "restart",
+    "busy",
+    "end_workers",
+    "end_workers",
+    "single",
+    "end_singles",
 ]
 
-steps = st.lists(
-    st.tuples(st.sampled_from(VERBS), st.integers(0, 1_000)), min_size=5, max_size=70
-)
+steps = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 1_000)), min_size=5, max_size=70)
 
 
 class Story:
@@ -80,12 +93,15 @@ class Story:
         bundles = [bundle] * count
         if number % 7 == 0:
             bundles = [*bundles[:-1], {"CPU": 1}]
-        topology = [("rack", STRICT_PACK)] if (number // 9) % 3 == 0 else []
+        selectors = [{} for _bundle in bundles]
+        if number % 5 == 0:
+            selectors[-1] = {"rack": "r1"}
         self.world.create(
             self.made,
             bundles,
             STRATEGIES[(number // 27) % 4],
-            topology=topology,
+            selectors=selectors,
+            topology=TOPOLOGIES[(number // 9) % len(TOPOLOGIES)],
             on_loss=ON_LOSS[(number // 108) % 3],
         )
 
@@ -146,6 +162,21 @@ class Story:
         if agent:
             agent.free["CPU"] += self.leases.pop(agent.node_id, 0)
 
+    def busy(self, number):
+        if agent := self.agent(number):
+            agent.busy = not agent.busy
+
+    def end_workers(self, number):
+        if agent := self.agent(number, connected=bool(number % 4)):
+            self.world.end_workers(agent)
+
+    def single(self, number):
+        self.world.single({"CPU": (number % 2 + 1) * 10_000})
+
+    def end_singles(self, number):
+        if agent := self.agent(number):
+            agent.end_singles()
+
     def advance(self, number):
         self.world.advance(number * 10)
 
@@ -154,7 +185,7 @@ class Story:
             self.world.restart()
 
     def check_whole(self):
-        """A group that was called created has every bundle committed on a node that lives or is away."""
+        """A created group has every bundle committed on a node that lives or is away."""
         world = self.world
         for agent in world.agents.values():
             assert min(agent.free.values()) >= 0
@@ -178,6 +209,8 @@ class Story:
             world.carry_out(world.core.node_lost(node, world.now_ms))
         for agent in world.agents.values():
             agent.free["CPU"] += self.leases.pop(agent.node_id, 0)
+            agent.end_singles()
+            agent.busy = False
             if agent.draining:
                 world.drain(agent, draining=False)
             world.report(agent)
@@ -203,12 +236,13 @@ def test_books_agree_groups_are_atomic_and_nothing_leaks(verbs):
     for agent in world.agents.values():
         assert agent.free == agent.total
         assert not agent.held
+        assert not agent.ending
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_everything_that_fits_an_empty_cluster_is_placed_in_the_end(verbs):
-    """No starvation, no forgotten wake-up: one group after another is removed until all had their turn."""
+    """No starvation, no forgotten wake-up: groups are removed until all had their turn."""
     story = Story()
     story.play(verbs)
     story.heal()
@@ -236,6 +270,12 @@ def test_the_same_history_gives_the_same_effects(verbs):
     first.play(verbs)
     second.play(verbs)
     for number in range(1, first.made + 1):
-        one = [r.SerializeToString(deterministic=True) for r in first.world.seen.get(group_id(number), [])]
-        two = [r.SerializeToString(deterministic=True) for r in second.world.seen.get(group_id(number), [])]
+        one = [
+            r.SerializeToString(deterministic=True)
+            for r in first.world.seen.get(group_id(number), [])
+        ]
+        two = [
+            r.SerializeToString(deterministic=True)
+            for r in second.world.seen.get(group_id(number), [])
+        ]
         assert one == two

@@ -1,8 +1,8 @@
 """Values as bytes. Opened in workers and drivers only.
 
-Plain pickle (C) is tried first: it costs a fifth of cloudpickle. It must not be used for what lives in
-`__main__` or in a function: those are written by reference and could not be found elsewhere. So its
-output is searched for the module's name, and anything it refuses goes to cloudpickle.
+Plain pickle (C) is tried first: it costs a fifth of cloudpickle. It must not be used for what lives
+in `__main__` or in a function: those are written by reference and could not be found elsewhere. So
+its output is searched for the module's name, and anything it refuses goes to cloudpickle.
 
 Layout: a pickle (first byte 0x80), or, when the value has large buffers (numpy), 0x01, a count, the
 lengths, the pickle, then each buffer at a multiple of 64 bytes, read back without copying.
@@ -16,7 +16,7 @@ import struct
 import threading
 from typing import Any
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import cloudpickle
 
 _PROTOCOL = 5
 _OUT_OF_BAND = 1
@@ -72,14 +72,21 @@ def _pickle(value: object, take: Any, buffers: list[pickle.PickleBuffer]) -> byt
 
 def _cloudpickle(value: object, take: Any) -> bytes:
     stream = io.BytesIO()
-    cloudpickle.CloudPickler(stream, _PROTOCOL, buffer_callback=take).dump(value)
+    pickler: Any = cloudpickle.CloudPickler(stream, _PROTOCOL, buffer_callback=take)
+    pickler.dump(value)
     return stream.getvalue()
+
+
+def dumps_by_value(value: object) -> bytes:
+    """Bytes of code (functions, classes) or of anything else, as cloudpickle writes them."""
+    return _cloudpickle(value, None)
 
 
 def dumps_with_references(value: object) -> tuple[bytes, list[Any]]:
     """Bytes of a value and the references inside it."""
     before = _collector.refs
-    _collector.refs = refs = []
+    refs: list[Any] = []
+    _collector.refs = refs
     try:
         return dumps(value), refs
     finally:
@@ -107,7 +114,8 @@ def loads(data: bytes | memoryview) -> Any:
 def loads_with_references(data: bytes) -> tuple[Any, list[Any]]:
     """The value and the references rebuilt inside it."""
     before = _collector.refs
-    _collector.refs = refs = []
+    refs: list[Any] = []
+    _collector.refs = refs
     try:
         return loads(data), refs
     finally:

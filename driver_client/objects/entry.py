@@ -1,8 +1,9 @@
 """One object as this process knows it: its value or error, who waits, what it keeps alive.
 
-Threads: the I/O thread completes entries and counts references; user threads read `state` and `data`
-and register waiters. The order makes that safe without a lock on the fast path: completion writes
-data, then state, then looks at the waiters; a waiter registers, then looks at the state again.
+Threads: the I/O thread completes entries and counts references; user threads read `state` and
+`data` and register waiters. The order makes that safe without a lock on the fast path: completion
+writes data, then state, then looks at the waiters; a waiter registers, then looks at the state
+again.
 """
 
 from __future__ import annotations

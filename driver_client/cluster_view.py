@@ -1,0 +1,80 @@
+"""What the GCS says of the cluster, asked from user threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from cluster_api.v1 import gcs_pb2 as gcs
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import resources
+from driver_client import process
+from driver_client.shell.gcs_link import GcsLink
+from driver_client.shell.runtime import Runtime
+
+T = TypeVar("T")
+
+
+async def ask(
+    runtime: Runtime, method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any
+) -> T:
+    """One unary call to the GCS; I/O thread."""
+    link = runtime.gcs()
+    return await link.call(method(link), request)
+
+
+def gcs_call(method: Callable[[GcsLink], Callable[..., Awaitable[T]]], request: Any) -> T:
+    """One unary call to the GCS from a user thread."""
+    runtime = process.connected_runtime()
+    return runtime.io.call(ask(runtime, method, request))
+
+
+def node_records() -> list[t.NodeRecord]:
+    """All nodes the GCS knows, dead ones included."""
+    return list(gcs_call(lambda link: link.nodes.GetAllNodes, gcs.GetAllNodesRequest()).nodes)
+
+
+def nodes() -> list[dict[str, Any]]:
+    """All nodes as Ray lists them; resources are empty for dead ones."""
+    return [_node_row(node) for node in node_records()]
+
+
+def _node_row(node: t.NodeRecord) -> dict[str, Any]:
+    host, _, port = node.address.rpartition(":")
+    alive = node.state != t.NODE_STATE_DEAD
+    return {
+        "NodeID": node.node_id.hex(),
+        "Alive": alive,
+        "alive": alive,
+        "NodeManagerAddress": host,
+        "NodeManagerHostname": node.hostname,
+        "NodeManagerPort": int(port or 0),
+        "ObjectManagerPort": 0,
+        "ObjectStoreSocketName": "",
+        "RayletSocketName": "",
+        "MetricsExportPort": 0,
+        "NodeName": node.node_name,
+        "DeathReason": int(node.death_cause),
+        "DeathReasonMessage": node.death_message,
+        "Resources": resources.floats(node.total.amounts) if alive else {},
+        "Labels": dict(node.labels),
+        "Draining": node.state == t.NODE_STATE_DRAINING,
+    }
+
+
+def cluster_resources() -> dict[str, float]:
+    """Sum of the totals of all nodes that are alive."""
+    return _sum([node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD])
+
+
+def available_resources() -> dict[str, float]:
+    """Sum of what is free on all nodes that are alive."""
+    alive = [node for node in node_records() if node.state != t.NODE_STATE_DEAD]
+    return _sum([node.available.amounts for node in alive])
+
+
+def _sum(parts: list[Any]) -> dict[str, float]:
+    total: resources.Vector = {}
+    for part in parts:
+        resources.add(total, part)
+    return resources.floats(total)

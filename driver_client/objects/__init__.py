@@ -1,0 +1,1 @@
+"""Objects as this process holds them: their bytes and their state; locks, but no I/O."""

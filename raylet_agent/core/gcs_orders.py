@@ -1,0 +1,146 @@
+"""What the GCS says over the node session, and what the node states about itself there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import types_pb2 as t
+from raylet_agent.core import answers
+from raylet_agent.core.admission import Admission
+from raylet_agent.core.detached import DetachedActors
+from raylet_agent.core.effects import Effect, ReportSnapshot, SendToGcs, SendToOwner
+from raylet_agent.core.endings import Endings
+from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.groups import GroupCommands
+from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.node_views import NodeViews
+from raylet_agent.core.owners import OwnerTable
+from raylet_agent.core.snapshots import Snapshots
+
+
+class GcsOrders:
+    """Dispatches items of the session by kind; welcome, refusal and ping are the shell's."""
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        ledger: Ledger,
+        owners: OwnerTable,
+        views: NodeViews,
+        groups: GroupCommands,
+        detached: DetachedActors,
+        endings: Endings,
+        admission: Admission,
+        snapshots: Snapshots,
+        out: list[Effect],
+    ) -> None:
+        self._facts = facts
+        self._ledger = ledger
+        self._owners = owners
+        self._views = views
+        self._groups = groups
+        self._detached = detached
+        self._endings = endings
+        self._admission = admission
+        self._snapshots = snapshots
+        self._out = out
+        self._handlers: dict[str, Callable[[n.GcsItem, int], None]] = {
+            "bundle": self._bundle,
+            "start_detached_actor": self._start_detached,
+            "kill_detached_actor": lambda x, now: detached.kill(x.kill_detached_actor, now),
+            "owners_died": self._owners_died,
+            "view": lambda x, now: views.received(x.view, now),
+            "node_change": lambda x, now: self._node_changed(x.node_change, now),
+            "drain": lambda x, _now: self._drain(x.drain),
+        }
+
+    def registration(self, incarnation: int, last_revision: int) -> n.RegisterNode:
+        """What opens a node session: identity and everything held here."""
+        facts = self._facts
+        return n.RegisterNode(
+            cluster_id=facts.cluster_id,
+            incarnation=incarnation,
+            last_revision=last_revision,
+            address=facts.address,
+            hostname=facts.hostname,
+            node_name=facts.node_name,
+            total=t.ResourceSet(amounts=self._ledger.totals(with_groups=False)),
+            labels=facts.labels,
+            is_head=facts.is_head,
+            is_scheduler=facts.is_scheduler,
+            start_time_ms=facts.start_time_ms,
+            pid=facts.pid,
+            bundles=[answers.held_bundle(bundle) for bundle in self._ledger.bundles.rows()],
+            detached=self._detached.held(),
+            owner_ids=[owner.owner_id for owner in self._owners.rows()],
+            snapshot=self._snapshots.build(),
+        )
+
+    def registering(self, now_ms: int) -> None:
+        """A new session begins: reservation counters of the earlier one mean nothing in it."""
+        self._snapshots.applied_reservations = 0
+        self._snapshots.now_ms = now_ms
+
+    def welcomed(self, welcome: n.Welcome, now_ms: int) -> None:
+        """The GCS took this node in."""
+        facts = self._facts
+        facts.cluster_id, facts.epoch = welcome.cluster_id, welcome.epoch
+        facts.session_name = welcome.session_name or facts.session_name
+        self._set_scheduler(welcome.scheduler_address, now_ms)
+
+    def item(self, item: n.GcsItem, now_ms: int) -> None:
+        """One order or piece of news."""
+        handler = self._handlers.get(item.WhichOneof("item") or "")
+        if handler is not None:
+            handler(item, now_ms)
+
+    def _bundle(self, item: n.GcsItem, now_ms: int) -> None:
+        self._reserve(item.bundle.reservation_seq)
+        for group_id in self._groups.command(item.bundle, now_ms):
+            self._admission.wake_group(group_id, None, now_ms)
+
+    def _start_detached(self, item: n.GcsItem, now_ms: int) -> None:
+        self._reserve(item.start_detached_actor.reservation_seq)
+        self._detached.start(item.start_detached_actor, now_ms)
+
+    def _owners_died(self, item: n.GcsItem, now_ms: int) -> None:
+        for owner_id in item.owners_died.owner_ids:
+            self._endings.owner_gone(owner_id, "its process ended", now_ms)
+
+    def _reserve(self, sequence: int) -> None:
+        """The effect of this command, even a refusal, is in every snapshot from now on."""
+        if sequence > self._snapshots.applied_reservations:
+            self._snapshots.applied_reservations = sequence
+            self._out.append(ReportSnapshot())
+
+    def _node_changed(self, change: n.NodeChange, now_ms: int) -> None:
+        if change.node.state == t.NODE_STATE_DEAD:
+            self._views.lost(change.node.node_id)
+        for owner in self._owners.rows():
+            if owner.connected:
+                item = a.LeaseItem(node_change=change)
+                self._out.append(SendToOwner(owner.owner_id, item))
+        if change.scheduler_address:
+            self._set_scheduler(change.scheduler_address, now_ms)
+
+    def _set_scheduler(self, address: str, now_ms: int) -> None:
+        if address != self._facts.scheduler_address:
+            self._facts.scheduler_address = address
+            self._admission.scheduler_known(now_ms)
+
+    def _drain(self, command: n.DrainCommand) -> None:
+        facts = self._facts
+        busy = self._snapshots.leases > 0 or any(True for _ in self._ledger.bundles.rows())
+        if not command.cancel and command.reason == n.DRAIN_REASON_IDLE_TERMINATION and busy:
+            answer = n.DrainAnswer(accepted=False, message="the node is not idle")
+        else:
+            facts.draining = not command.cancel
+            facts.drain_deadline_ms = 0 if command.cancel else command.deadline_ms
+            answer = n.DrainAnswer(accepted=True)
+            own = self._views.get(facts.node_id)
+            assert own is not None, "the own node is always in view"
+            own.draining = facts.draining
+        self._out.append(SendToGcs(n.AgentItem(drain_answer=answer)))
+        self._out.append(ReportSnapshot())

@@ -1,0 +1,141 @@
+"""Node changes, views and watches: who is told what, and how often."""
+
+from __future__ import annotations
+
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
+from gcs_service import limits
+from gcs_service.core.broadcast_table import BroadcastTable
+from gcs_service.core.demand_table import DemandTable
+from gcs_service.core.effects import NodeSessionOpened
+from gcs_service.core.watchers import Watchers
+
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
+
+
+def node(node_id, revision, *, scheduler=False, state=t.NODE_STATE_ALIVE):
+    return t.NodeRecord(node_id=node_id, revision=revision, is_scheduler=scheduler, state=state)
+
+
+def opened(table, session, record, last_revision=0):
+    snapshot = ns.ResourceSnapshot(version=1)
+    return table.opened(NodeSessionOpened(session, record, snapshot, last_revision))
+
+
+def kinds(fan_outs):
+    return [(list(f.sessions), f.item.WhichOneof("item")) for f in fan_outs]
+
+
+def test_views_go_to_schedulers_only_and_never_back_to_their_origin():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1, scheduler=True))
+    assert kinds(opened(table, 2, node(B, 2))) == [([1], "view")]
+    assert kinds(table.snapshot(B, ns.ResourceSnapshot(version=2))) == [([1], "view")]
+    assert table.snapshot(A, ns.ResourceSnapshot(version=2)) == []
+
+
+def test_a_scheduler_that_joins_late_gets_all_views():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1))
+    opened(table, 2, node(B, 2))
+    assert kinds(opened(table, 3, node(C, 3, scheduler=True))) == [([3], "view"), ([3], "view")]
+
+
+def test_with_sync_scope_all_everybody_gets_views():
+    table = BroadcastTable(views_to_all=True)
+    opened(table, 1, node(A, 1))
+    opened(table, 2, node(B, 2))
+    opened(table, 3, node(C, 3))
+    assert kinds(table.snapshot(A, ns.ResourceSnapshot(version=2))) == [([2, 3], "view")]
+
+
+def test_an_older_snapshot_tells_nobody_anything():
+    table = BroadcastTable(views_to_all=True)
+    opened(table, 1, node(A, 1))
+    opened(table, 2, node(B, 2))
+    table.snapshot(B, ns.ResourceSnapshot(version=5))
+    assert table.snapshot(B, ns.ResourceSnapshot(version=5)) == []
+
+
+def test_a_death_reaches_every_agent_once_and_ends_the_view():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1, scheduler=True))
+    opened(table, 2, node(B, 2))
+    table.closed(2, B)
+    told = kinds(table.changed(node(B, 3, state=t.NODE_STATE_DEAD), ""))
+    assert told == [([1], "node_change"), ([1], "view")]
+    assert table.snapshot(B, ns.ResourceSnapshot(version=9)) == []
+
+
+def test_a_session_that_resumes_hears_what_it_missed():
+    table = BroadcastTable(views_to_all=False)
+    table.changed(node(B, 5), "")
+    table.changed(node(C, 8, state=t.NODE_STATE_DEAD), "")
+    told = opened(table, 1, node(A, 9), last_revision=5)
+    assert [f.item.node_change.node.node_id for f in told] == [C]
+
+
+def test_a_watch_starts_with_a_snapshot_and_resumes_from_a_revision():
+    table = BroadcastTable(views_to_all=False)
+    table.changed(node(A, 1), "")
+    table.changed(node(B, 2), "")
+    first = table.watch(7, 0)[0].item
+    assert (first.snapshot, len(first.nodes), first.revision) == (True, 2, 2)
+    resumed = table.watch(8, 1)[0].item
+    assert (resumed.snapshot, [n.node_id for n in resumed.nodes]) == (False, [B])
+
+
+def test_a_revision_that_is_too_old_gets_a_snapshot(monkeypatch):
+    monkeypatch.setattr(limits, "NODE_REVISIONS_KEPT", 2)
+    table = BroadcastTable(views_to_all=False)
+    for revision in range(1, 6):
+        table.changed(node(bytes([revision]) * 16, revision), "")
+    assert table.watch(7, 1)[0].item.snapshot
+
+
+def test_after_a_restart_a_watch_gets_a_snapshot_of_the_loaded_nodes():
+    table = BroadcastTable(views_to_all=False)
+    table.load([node(A, 4)])
+    answer = table.watch(7, 3)[0].item
+    assert (answer.snapshot, len(answer.nodes)) == (True, 1)
+
+
+def test_a_watcher_that_left_is_told_nothing():
+    table = BroadcastTable(views_to_all=False)
+    table.watch(7, 0)
+    assert table.changed(node(A, 1), "")[0].sessions == [7]
+    table.unwatch(7)
+    assert table.changed(node(A, 2), "") == []
+
+
+def test_demand_is_summed_over_nodes_and_replaced_by_newer_reports():
+    table = DemandTable()
+
+    def entry(count, **fields):
+        resources = t.ResourceSet(amounts={"CPU": 10_000})
+        return ns.DemandEntry(resources=resources, count=count, **fields)
+
+    table.report(A, ns.DemandReport(version=1, entries=[entry(3)]))
+    table.report(B, ns.DemandReport(version=1, entries=[entry(4), entry(1, infeasible=True)]))
+    assert [(e.count, e.infeasible) for e in table.entries()] == [(7, False), (1, True)]
+    table.report(A, ns.DemandReport(version=2))
+    table.report(A, ns.DemandReport(version=1, entries=[entry(9)]))
+    assert table.entries()[0].count == 4
+    version = table.version
+    table.forget(B)
+    assert table.entries() == []
+    assert table.version > version
+
+
+def test_watches_may_precede_their_topic_and_end_with_their_session():
+    watchers = Watchers()
+    watchers.add(1, b"g")
+    watchers.add(2, b"g")
+    watchers.add(1, b"g")
+    assert watchers.of(b"g") == [1, 2]
+    watchers.remove(2, b"g")
+    watchers.remove(2, b"g")
+    assert watchers.of(b"g") == [1]
+    watchers.close(1)
+    assert watchers.of(b"g") == []
+    assert len(watchers) == 0

@@ -1,0 +1,40 @@
+import socket
+
+import grpc
+import pytest
+
+from cluster_api.v1 import gcs_pb2, gcs_pb2_grpc
+from cluster_common.transport import endpoints
+
+
+async def test_a_port_in_use_is_an_error_that_names_it():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+            endpoints.bind(endpoints.make_server(), "127.0.0.1", port)
+
+
+async def test_port_zero_is_any_free_port():
+    server = endpoints.make_server()
+    assert endpoints.bind(server, "127.0.0.1", 0) > 0
+    await server.start()
+    await server.stop(0)
+
+
+async def test_a_peer_that_is_not_there_is_gone_and_a_refusal_is_not():
+    async with endpoints.make_channel("127.0.0.1:1") as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            await gcs_pb2_grpc.KvServiceStub(channel).Get(gcs_pb2.KvGetRequest())
+    assert endpoints.is_gone(caught.value)
+    assert not endpoints.is_gone(ValueError())
+    server = endpoints.make_server()
+    port = endpoints.bind(server, "127.0.0.1", 0)
+    await server.start()
+    async with endpoints.make_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            await gcs_pb2_grpc.KvServiceStub(channel).Get(gcs_pb2.KvGetRequest())
+    await server.stop(0)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert not endpoints.is_gone(caught.value)
