@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cluster_api.v1 import gcs_pb2 as gcs
+from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import resources
 from driver_client import process
@@ -63,8 +64,26 @@ def _node_row(node: t.NodeRecord) -> dict[str, Any]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """Sum of the totals of all nodes that are alive."""
-    return _sum([node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD])
+    """Sum of the totals of all nodes that are alive, placed groups' resources under their names."""
+    parts = [node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD]
+    groups = gcs_call(lambda link: link.groups.GetAllGroups, pg.GetAllGroupsRequest()).groups
+    return _sum([*parts, *(group_resources(group) for group in groups)])
+
+
+def group_resources(record: pg.PlacementGroupRecord) -> resources.Vector:
+    """What a group's placed bundles add to their nodes (RAY_FACTS A4.1)."""
+    total: resources.Vector = {}
+    group = record.spec.placement_group_id.hex()
+    for index, (bundle, node) in enumerate(
+        zip(record.spec.bundles, record.bundle_nodes, strict=False)
+    ):
+        if not node:
+            continue
+        marker = {"bundle": resources.BUNDLE_UNITS * resources.RESOURCE_UNIT}
+        for name, amount in {**bundle.resources.amounts, **marker}.items():
+            indexed = resources.indexed_name(name, index, group)
+            resources.add(total, {indexed: amount, resources.wildcard_name(name, group): amount})
+    return total
 
 
 def available_resources() -> dict[str, float]:

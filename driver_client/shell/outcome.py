@@ -70,13 +70,12 @@ def _note(detail: pb.ResultDetail, refs: list[Any], index: int) -> None:
 
 def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
     """The result of a call that raised: error class, remote traceback, and the error itself."""
-    if isinstance(error, exceptions.RayTaskError):
-        # An argument or a nested call failed: the first failure is what the user wants to see.
-        task_error: BaseException = error
-    else:
-        task_error = exceptions.RayTaskError(
-            name, _traceback_of(error), error, os.getpid(), node_id, type(error).__name__
-        )
+    # A nested call failed: its traceback is in the text, and its cause is what the user can catch.
+    nested = isinstance(error, exceptions.RayTaskError)
+    cause = error.cause if nested else error
+    task_error = exceptions.RayTaskError(
+        name, _traceback_of(error), cause, os.getpid(), node_id, type(cause or error).__name__
+    )
     try:
         data = serialization.dumps(task_error)
         serialization.loads(data)

@@ -248,9 +248,13 @@ class ControlCore:
     # ---- inside: items of agents
 
     def _register(self, session: int, node_id: bytes, request: ns.RegisterNode, at: Moment) -> None:
+        left_behind = self.membership.nodes.left_behind_at(request.address, node_id)
         entry = self.membership.register(session, node_id, request, at)
         if entry is None:
             return
+        if left_behind is not None:
+            message = f"agent {node_id.hex()} listens at its address now"
+            self._node_died(left_behind.record.node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
         effects = self.placement.node_joined(
             node_id,
             request.address,
@@ -322,6 +326,8 @@ class ControlCore:
         self.detached.node_lost(node_id, cause, at)
         self._end_owners(workers, f"its node {node_id.hex()} died", at)
         for job in self.jobs.running_at(node_id):
+            if not job.driver_address:
+                continue  # nobody to ask
             self._out.append(fx.ProbeDriver(job.job_id, job.driver_address))
 
     def _end_owners(self, owner_ids: Iterable[bytes], message: str, at: Moment) -> None:

@@ -46,6 +46,7 @@ class NodeTable:
         self.revision = first_revision
         self._alive: dict[bytes, NodeEntry] = {}
         self._dead: dict[bytes, NodeEntry] = {}
+        self._by_address: dict[str, bytes] = {}
 
     @property
     def alive_count(self) -> int:
@@ -74,6 +75,8 @@ class NodeTable:
         entry = NodeEntry(record, 0, ns.ResourceSnapshot())
         table = self._alive if entry.is_alive else self._dead
         table[record.node_id] = entry
+        if entry.is_alive:
+            self._by_address[record.address] = record.node_id
 
     def join(self, record: t.NodeRecord, session: int, snapshot: ns.ResourceSnapshot) -> NodeEntry:
         """A node registers, for the first time or again."""
@@ -85,7 +88,15 @@ class NodeTable:
             self._alive[record.node_id] = entry
         else:
             entry.record, entry.session, entry.snapshot = record, session, snapshot
+        self._by_address[record.address] = record.node_id
         return entry
+
+    def left_behind_at(self, address: str, node_id: bytes) -> NodeEntry | None:
+        """Another node without a session at this address: a later agent listens there now."""
+        other = self._alive.get(self._by_address.get(address, b""))
+        if other is None or other.session or other.record.node_id == node_id:
+            return None
+        return other
 
     def change(self, entry: NodeEntry, **fields: object) -> t.NodeRecord:
         """A new record with these fields changed, under the next revision."""
@@ -103,6 +114,8 @@ class NodeTable:
     ) -> tuple[NodeEntry, list[bytes]]:
         """Moves a node to the dead; also returns the ids that fell off the list."""
         entry = self._alive.pop(node_id)
+        if self._by_address.get(entry.record.address) == node_id:
+            del self._by_address[entry.record.address]
         self.change(
             entry,
             state=t.NODE_STATE_DEAD,

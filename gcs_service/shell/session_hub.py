@@ -16,9 +16,15 @@ class Session:
         self.number = number
         self.outbox = outbox
         self._closing = asyncio.Event()
+        self._is_cut = False
 
     def close_when_sent(self) -> None:
         """Ends the stream after what is queued has been written."""
+        self._closing.set()
+
+    def cut(self) -> None:
+        """Ends the stream now: the peer does not read."""
+        self._is_cut = True
         self._closing.set()
 
     async def run(self, receive: Callable[[], Awaitable[None]]) -> None:
@@ -39,7 +45,8 @@ class Session:
     async def until_closed(self) -> None:
         """A `receive` for streams on which the peer says nothing."""
         await self._closing.wait()
-        await self.outbox.drained()
+        if not self._is_cut:
+            await self.outbox.drained()
 
 
 class SessionHub:
@@ -75,7 +82,7 @@ class SessionHub:
         except OutboxOverflowError:
             # The peer does not read: it is cut off, and resumes with a snapshot if it lives.
             del self._sessions[number]
-            session.close_when_sent()
+            session.cut()
 
     def tell_many(self, numbers: Sequence[int], item: Any, key: Hashable) -> None:
         """Queues one item for many sessions."""

@@ -77,7 +77,7 @@ def test_a_wrong_actor_option_is_refused_by_name(options, names):
         ([{"CPU": 1}], {"name": 7}, "name"),
         ([{"CPU": 1}], {"bundle_label_selector": [{}, {}]}, "bundle_label_selector|selector"),
         ([{"CPU": 1}], {"bundle_label_selector": [{"rack": "in("}]}, "rack|in\\("),
-        ([{"CPU": 1}], {"topology_strategy": {"rack": "SPREAD"}}, "STRICT_PACK"),
+        ([{"CPU": 1}], {"topology_strategy": {"rack": "SOMEHOW"}}, "STRICT_PACK"),
         ([{"CPU": 1}], {"topology_strategy": "rack"}, "topology_strategy"),
         ([{"CPU": 1}], {"on_loss": "cry"}, "replace"),
         (

@@ -94,7 +94,7 @@ class Rig:
         register = ns.RegisterNode(
             cluster_id=cluster,
             incarnation=1,
-            address=f"host-{node_id[:1].hex()}:1",
+            address=fields.pop("address", f"host-{node_id[:1].hex()}:1"),
             total=total,
             labels=labels or {},
             snapshot=snapshot,

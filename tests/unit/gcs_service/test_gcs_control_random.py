@@ -249,7 +249,9 @@ class World:
         for _ in range(400):
             for agent in self.agents:
                 self.deliver(agent)
-            quiet = not any(a.inbox or a.outbox or self.rig.told.get(a.session) for a in self.agents)
+            quiet = not any(
+                a.inbox or a.outbox or self.rig.told.get(a.session) for a in self.agents
+            )
             if quiet:
                 self.rig.advance(500)
 
@@ -280,7 +282,8 @@ class World:
             assert core.actors.by_name("", name).state != t.ACTOR_STATE_DEAD
         states = {r.actor_id: r.state for r in core.actors.newest_first()}
         stored = {
-            key: t.ActorRecord.FromString(row).state for key, row in self.rig.rows[tables.ACTOR].items()
+            key: t.ActorRecord.FromString(row).state
+            for key, row in self.rig.rows[tables.ACTOR].items()
         }
         assert stored == states
         for agent in self.agents:

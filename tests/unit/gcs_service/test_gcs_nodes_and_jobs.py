@@ -271,3 +271,18 @@ def test_what_follows_from_a_written_death_is_made_up_for_after_a_restart(rig):
     second = rig.restarted()
     assert [probe.address for probe in second.take(fx.ProbeDriver)] == ["host:9"]
     assert second.core.actors.by_name("", "n") is None
+
+
+def test_an_agent_started_anew_at_the_same_address_ends_its_predecessor(rig):
+    rig.join(A, 1, address="host:1")
+    rig.do(rig.core.node_session_closed, 1, [A])
+    rig.join(B, 2, address="host:1")
+    assert rig.node(A).state == t.NODE_STATE_DEAD
+    assert rig.node(B).state == t.NODE_STATE_ALIVE
+
+
+def test_two_connected_nodes_may_state_the_same_address(rig):
+    """Containers that advertise badly must not end each other."""
+    rig.join(A, 1, address="127.0.0.1:1")
+    rig.join(B, 2, address="127.0.0.1:1")
+    assert rig.core.membership.nodes.alive_count == 2
