@@ -21,7 +21,6 @@ from driver_client.actor_handle import (
 )
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.source_files import source_file
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.core.call import CallExtra, FunctionBody, function_body
 from driver_client.object_ref import ObjectRef, entry_of
@@ -30,6 +29,7 @@ from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.actor_messages import creation_message
 from driver_client.shell.runtime import Runtime
+from driver_client.source_files import source_file
 
 log = structlog.get_logger()
 

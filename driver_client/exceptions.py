@@ -92,7 +92,7 @@ class RayTaskError(RayError):
         self.pid = pid
         self.node_id = node_id
         self.cause_name = cause_name
-        # Not super(): in the dual class below the next one is the user's, with arguments of its own.
+        # Not super(): in the dual class below that is the user's, with arguments of its own.
         Exception.__init__(self, function_name, traceback_str)
 
     def __str__(self) -> str:

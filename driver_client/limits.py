@@ -50,7 +50,7 @@ LOG_LINES_MAX = 10_000
 EXIT_THREADS_WAIT_S = 10.0
 LAST_OUTPUT_QUIET_S = 0.05
 LAST_OUTPUT_MAX_S = 0.5
-"""At shutdown a driver prints what its workers still said until they are quiet, at most this long."""
+"""At shutdown a driver prints what workers still said until they are quiet, at most so long."""
 
 GROUP_CACHE_MAX = 20_000
 """Placement groups remembered per process (bundle to node maps)."""

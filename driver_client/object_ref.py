@@ -30,6 +30,9 @@ resolve: Callable[[bytes, str], ObjectRef[Any]] | None = None
 export: Callable[[Entry], None] | None = None
 """Set by the process's runtime: told when the id of an entry leaves the process."""
 
+fetch: Callable[[Entry], None] | None = None
+"""Set by the process's runtime: asks the owner for the value of a borrowed entry."""
+
 wake_io: Callable[[], None] | None = None
 """Set by the process's runtime: asks the I/O thread to sweep."""
 
@@ -83,9 +86,11 @@ class ObjectRef(Generic[T_co]):
     def future(self) -> concurrent.futures.Future[T_co]:
         """A thread's future of the value."""
         result: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        waiter = _FutureWaiter(result)
+        waiter = _FutureWaiter(result, self)
         if not self._entry.add_waiter(waiter):
             waiter.notify(self._entry)
+        elif fetch is not None:
+            fetch(self._entry)
         return result
 
     def as_future(self) -> asyncio.Future[T_co]:
@@ -106,13 +111,17 @@ entry_of: Callable[[ObjectRef[Any]], Entry] = attrgetter("_entry")
 
 
 class _FutureWaiter:
-    """Completes a thread's future; unpickles on the thread that completes the entry."""
+    """Completes a thread's future; unpickles on the thread that completes the entry.
 
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+    It holds the reference: a borrowed object that nobody refers to is not sent any more.
+    """
+
+    def __init__(self, future: concurrent.futures.Future[Any], ref: ObjectRef[Any]) -> None:
         self._future: concurrent.futures.Future[Any] | None = future
+        self._ref: ObjectRef[Any] | None = ref
 
     def notify(self, entry: Entry) -> None:
-        future, self._future = self._future, None
+        future, self._future, self._ref = self._future, None, None
         if future is None or not future.set_running_or_notify_cancel():
             return
         try:

@@ -9,7 +9,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from driver_client import limits, process, strategies
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.source_files import source_file
 from driver_client.core.call import CallTemplate, FunctionBody, function_body
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.core.shapes import is_list
@@ -17,6 +16,7 @@ from driver_client.object_ref import ObjectRef
 from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.runtime import Runtime
+from driver_client.source_files import source_file
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,8 +51,11 @@ class RemoteFunction(Generic[P, R]):
         variant._body = self._body
         return variant
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]:
-        """Submits one call; returns at once. With `num_returns=n`: a list of n references."""
+    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[R]:
+        """Submits one call; returns at once. With `num_returns=n`: a list of n references.
+
+        Arguments may be references to values of the declared types, hence no parameter types here.
+        """
         runtime = process.get_runtime()
         if runtime is not self._runtime or running.current.get() is not None:
             self._prepare(runtime)
@@ -69,7 +72,9 @@ class RemoteFunction(Generic[P, R]):
         options = self._options
         if self._body is None:
             self._body = function_body(
-                serialization.dumps_by_value(self._function), self._name, source_file(self._function)
+                serialization.dumps_by_value(self._function),
+                self._name,
+                source_file(self._function),
             )
         key = strategies.scheduling_key(options, for_actor=False, name=self._function.__name__)
         known = self._key

@@ -19,7 +19,7 @@ def source_file(target: Any) -> str:
 
 
 def restore(target: Any, file: str) -> None:
-    """Puts the file name back into a function or class that came by value, and what it refers to."""
+    """Puts the file name back into a function or class that came by value, and its globals."""
     if not file:
         return
     if inspect.isfunction(target):

@@ -57,7 +57,13 @@ class Worker:
         runtime = self.runtime = Runtime(self._io, self._facts)
         runtime.server = server
         functions = FunctionStore()
-        self.executor = Executor(self._io, runtime.ownership, functions, exit_process=self.leave, actor_named=self._actor_named)
+        self.executor = Executor(
+            self._io,
+            runtime.ownership,
+            functions,
+            exit_process=self.leave,
+            actor_named=self._actor_named,
+        )
         self.executor.node_id = start.node_id.hex()
         self.hooks = RuntimeHooks(runtime, print_worker_lines)
         self.service = PeerService(

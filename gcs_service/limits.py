@@ -48,6 +48,10 @@ KV_KEYS_LISTED_MAX = 100_000
 # ---- executors and streams
 EXECUTOR_BATCH_ITEMS_MAX = 256
 """Events an executor handles before it hands its effects over."""
+EXECUTOR_QUEUE_ITEMS_MAX = 20_000
+"""Calls that may wait for an executor before the streams that feed it are read more slowly."""
+SESSIONS_MAX = 60_000
+"""Open streams of all kinds; more are refused."""
 LOOP_DRAIN_ITEMS_MAX = 512
 """Outputs carried out on the I/O loop before it looks at its sockets again."""
 JOURNAL_ROWS_MAX = 50_000

@@ -27,7 +27,7 @@ BUNDLES_MAX = 100_000
 def checked_spec(
     bundles: Any,
     strategy: str | None,
-    name: str,
+    name: str | None,
     lifetime: str | None,
     *,
     bundle_label_selector: Any,

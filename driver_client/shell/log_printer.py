@@ -7,7 +7,6 @@ import time
 
 from cluster_api.v1 import core_worker_pb2 as pb
 
-
 _last_line_s = 0.0
 
 

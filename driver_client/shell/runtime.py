@@ -15,6 +15,7 @@ from typing import Any
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
+from cluster_common import ids
 from driver_client import exceptions, limits, object_ref
 from driver_client.core.call import CallRecord, CallTemplate
 from driver_client.core.scheduling_key import SchedulingKey
@@ -74,6 +75,7 @@ class Runtime:
         io.each_pass(self._pass)
         object_ref.resolve = self.ownership.resolve
         object_ref.export = self.ownership.export
+        object_ref.fetch = self.ownership.fetch
         object_ref.wake_io = io.wake
 
     @property
@@ -328,5 +330,6 @@ class Runtime:
         """After this, references of the closed runtime are inert."""
         object_ref.resolve = None
         object_ref.export = None
+        object_ref.fetch = None
         object_ref.wake_io = None
         object_ref.changes.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from driver_client import exceptions
 from driver_client.core.call import CallRecord
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.shell.bundle_router import BundleRouter

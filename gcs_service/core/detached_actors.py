@@ -226,7 +226,7 @@ class DetachedActors:
                 self._placement.release(target.node_id, target.reservation_seq, at.mono_ms)
             )
         self._wait(actor, at)
-        self._publish(actor, at)
+        self._publish(actor)
 
     def _worker_ended(self, actor: DetachedActor, event: ns.DetachedActorEvent, at: Moment) -> None:
         machine = actor.machine
@@ -253,7 +253,7 @@ class DetachedActors:
                 case life.StopWorker(actor_id, incarnation, placement, graceful, reason):
                     self._kill(placement.node_id, actor_id, incarnation, reason, graceful=graceful)
                 case life.Publish():
-                    self._publish(actor, at)
+                    self._publish(actor)
                 case life.PushCreation():
                     pass  # the agent that granted the worker ran the constructor already
 
@@ -268,7 +268,7 @@ class DetachedActors:
             return
         self._waiting.pop(actor.machine.actor_id, None)
         actor.target = choice
-        self._publish(actor, at)  # the target is durable before the agent hears of it
+        self._publish(actor)  # the target is durable before the agent hears of it
         start = ns.StartDetachedActor()
         start.CopyFrom(actor.request.start)
         start.actor_id = actor.machine.actor_id
@@ -297,7 +297,7 @@ class DetachedActors:
         # Without a session nothing is lost: the agent states what it holds when it comes back.
         self._send(node_id, ns.GcsItem(node_id=node_id, kill_detached_actor=kill))
 
-    def _publish(self, actor: DetachedActor, at: Moment) -> None:
+    def _publish(self, actor: DetachedActor) -> None:
         machine = actor.machine
         known = self._table.get(machine.actor_id)
         # Targets change without the machine's notice, so the record has a version of its own.

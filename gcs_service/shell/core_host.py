@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import structlog
 
 from cluster_api.v1 import types_pb2 as t
+from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core.control_core import ControlCore
 from gcs_service.core.moment import Moment
@@ -80,6 +81,11 @@ class CoreHost:
         self.executor.submit(self._call, answer, method, args)
         return await answer
 
+    async def breathe(self) -> None:
+        """Waits for the executor when it is far behind: for streams, between two frames."""
+        if self.executor.queue_length > limits.EXECUTOR_QUEUE_ITEMS_MAX:
+            await self.ask(_nothing)
+
     def _call(
         self, answer: asyncio.Future[Any] | None, method: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
@@ -142,6 +148,10 @@ class CoreHost:
         answers = self._reachability.answered(effect.node_id)
         evidence = fx.SilenceEvidence(loop_lag_ms=lag_ms, port_answers=answers)
         self.post(self.core.silence_confirmed, effect.node_id, evidence)
+
+
+def _nothing(_at: Moment) -> None:
+    """What `breathe` asks: the answer comes when everything before it was handled."""
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
 from cluster_common.transport.outbox import Outbox, OutboxOverflowError
+from gcs_service import limits
+from gcs_service.core.effects import TABLE_FULL, Refusal
+from gcs_service.shell.service_binding import RefusedError
 
 
 class Session:
@@ -61,7 +64,14 @@ class SessionHub:
         return len(self._sessions)
 
     def open(self, write: Callable[[Sequence[Any]], Awaitable[None]], **options: Any) -> Session:
-        """A new session whose frames go out through `write`."""
+        """A new session whose frames go out through `write`.
+
+        Raises:
+            RefusedError: `SESSIONS_MAX` are open.
+        """
+        if len(self._sessions) >= limits.SESSIONS_MAX:
+            message = f"{limits.SESSIONS_MAX} streams are open, the limit"
+            raise RefusedError(Refusal(TABLE_FULL, message))
         self._last_number += 1
         session = Session(self._last_number, Outbox(write, **options))
         self._sessions[session.number] = session

@@ -111,6 +111,7 @@ class ActorService:
                 if request.unwatch_actor_ids:
                     unwatch = list(request.unwatch_actor_ids)
                     self._host.post(desk.unwatch, session.number, unwatch)
+                await self._host.breathe()
 
         try:
             await session.run(receive)

@@ -45,6 +45,7 @@ class PlacementGroupService:
                     return
                 self._check_cluster(frame.items)
                 self._host.post(self._core.group_frame, session.number, list(frame.items))
+                await self._host.breathe()
 
         try:
             await session.run(receive)

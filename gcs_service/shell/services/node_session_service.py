@@ -55,6 +55,7 @@ class NodeSessionService:
                 if frame is aio.EOF:
                     return
                 self._route(session.number, frame, node_ids)
+                await self._host.breathe()
 
         try:
             await session.run(receive)

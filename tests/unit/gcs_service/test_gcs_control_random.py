@@ -142,7 +142,7 @@ class SimulatedAgent:
 
 
 class CrashingRig(Rig):
-    """Carries out a prefix of the effects when `crashes` says so: the rest is lost with the process."""
+    """Carries out `crash_after` effects only, when set: the rest is lost with the process."""
 
     crash_after = None
 

@@ -1,6 +1,6 @@
-"""Two processes' worth of runtime in this one: an owner, a worker with its own main thread, real gRPC.
+"""Two processes' worth of runtime in this one: an owner, and a worker with its own main thread.
 
-Both share one I/O thread; each has its own identity, tables and server.
+They talk over real gRPC. Both share one I/O thread; each has its own identity, tables and server.
 """
 
 from __future__ import annotations

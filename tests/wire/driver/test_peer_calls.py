@@ -2,7 +2,6 @@
 
 import threading
 
-
 import pytest
 
 from cluster_api.v1 import core_worker_pb2 as pb
@@ -54,8 +53,6 @@ def gate(name):
 
 def add(a, b=0):
     return a + b
-
-
 
 
 def test_a_call_returns_its_value(rig):

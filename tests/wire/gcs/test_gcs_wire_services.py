@@ -14,7 +14,7 @@ from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
-from tests.wire.gcs.gcs_rig import DRIVER, group_id, until
+from tests.wire.gcs.gcs_rig import DRIVER, group_id, spec, until
 
 
 async def test_health_and_reflection_answer(gcs):
@@ -164,3 +164,20 @@ async def test_random_bytes_at_the_port_do_not_disturb_anyone(gcs):
     await broken.write(b"\xff\xff\xff\xff")
     assert await broken.code() != grpc.StatusCode.OK
     assert (await gcs.nodes.GetAllNodes(g.GetAllNodesRequest())).total == 0
+
+
+async def test_streams_beyond_the_limit_are_refused_with_a_sentence(gcs, monkeypatch):
+    await gcs.agent(1)
+    monkeypatch.setattr(limits, "SESSIONS_MAX", 1)
+    session = gcs.group_session()
+    assert await session.call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "streams are open" in await session.call.details()
+
+
+async def test_a_stream_that_floods_is_read_more_slowly_and_loses_nothing(gcs, monkeypatch):
+    monkeypatch.setattr(limits, "EXECUTOR_QUEUE_ITEMS_MAX", 0)
+    await gcs.agent(1, cpus=200)
+    session = gcs.group_session()
+    for number in range(200):
+        await session.ask(create=spec(number))
+    await until(lambda: len(session.accepted) == 200, "all creates are accepted")

@@ -27,7 +27,20 @@ def _refers():
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 0, -1, 1.5, "text", b"bytes", b"", [1, {"a": (2, 3)}], {1, 2}, "__main__", b"\x01"],
+    [
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        "text",
+        b"bytes",
+        b"",
+        [1, {"a": (2, 3)}],
+        {1, 2},
+        "__main__",
+        b"\x01",
+    ],
 )
 def test_plain_values_come_back_equal(value):
     assert serialization.loads(serialization.dumps(value)) == value
@@ -40,7 +53,7 @@ def test_functions_travel_by_value():
 
 
 def test_classes_of_the_main_module_travel_by_value():
-    """One process defines a class in its main module; another, which has none, reads an instance."""
+    """One process defines a class in its main module; another one reads an instance of it."""
     writer = (
         "import sys\n"
         "from driver_client.objects import serialization\n"

@@ -29,7 +29,7 @@ class Waiting:
     def _run(self):
         try:
             self.result = self._work()
-        except Exception as error:
+        except exceptions.GetTimeoutError as error:
             self.error = error
 
     def end(self):

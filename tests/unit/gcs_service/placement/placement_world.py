@@ -77,7 +77,8 @@ class Agent:
         self.applied = 0
         self.held: dict[tuple[bytes, int], dict[int, dict[str, int]]] = {}
         self.committed: set[tuple[bytes, int]] = set()
-        self.cancelled: set[tuple[bytes, int]] = set()
+        self.cancelled: dict[bytes, int] = {}
+        """Newest cancelled attempt by group."""
         self.draining = False
         self.alive = True
         self.refusals = 0
@@ -130,7 +131,8 @@ class Agent:
         )
         if command.action not in (ns.BUNDLE_ACTION_CANCEL, ns.BUNDLE_ACTION_RETURN):
             return answer
-        self.cancelled.add(key)
+        if command.action == ns.BUNDLE_ACTION_CANCEL:
+            self.cancelled[key[0]] = max(key[1], self.cancelled.get(key[0], 0))
         if self.busy and key in self.committed:
             self.ending.append((key, answer))
             return None
@@ -185,7 +187,7 @@ class Agent:
     def _prepare(self, command, key):
         if key in self.held:
             return ""
-        if key in self.cancelled:
+        if key[1] <= self.cancelled.get(key[0], 0):
             return "stale_attempt"
         if self.draining:
             return "draining"

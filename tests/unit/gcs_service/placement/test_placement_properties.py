@@ -207,6 +207,7 @@ class Story:
                 world.connect(agent)
         for node in world.core.expected_nodes():
             world.carry_out(world.core.node_lost(node, world.now_ms))
+        world.settle()
         for agent in world.agents.values():
             agent.free["CPU"] += self.leases.pop(agent.node_id, 0)
             agent.end_singles()
