@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from cluster_api.v1 import gcs_pb2 as gcs
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import limits as common_limits
+from cluster_common.transport.logs import get_logger
 from driver_client import exceptions, process, strategies
 from driver_client.actor_handle import (
     ActorHandle,
@@ -31,7 +30,7 @@ from driver_client.shell.actor_messages import creation_message
 from driver_client.shell.runtime import Runtime
 from driver_client.source_files import source_file
 
-log = structlog.get_logger()
+log = get_logger()
 
 C = TypeVar("C")
 

@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import uuid
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from cluster_api.v1 import gcs_pb2 as gcs
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import ids
 from cluster_common import limits as common_limits
-from cluster_common.transport import endpoints
+from cluster_common.transport import endpoints, faults
 from driver_client import exceptions, limits, process
 from driver_client.shell.driver_hooks import RuntimeHooks
 from driver_client.shell.function_store import FunctionStore
@@ -105,6 +106,33 @@ async def _goodbye(runtime: Runtime) -> None:
         await runtime.server.stop(0)
 
 
+def _follow_home(runtime: Runtime) -> None:
+    """When the home agent dies, the driver goes on with another one."""
+
+    async def find(message: str) -> None:
+        leases = runtime.leases()
+        lost = leases.home_address
+        deadline = asyncio.get_running_loop().time() + _NODES_WAIT_S
+        while asyncio.get_running_loop().time() < deadline and not runtime.closed:
+            link = runtime.gcs()
+            request = gcs.GetAllNodesRequest(alive_only=True)
+            answer = await link.call(link.nodes.GetAllNodes, request)
+            node = _home_node([n for n in answer.nodes if n.address != lost])
+            if node is not None:
+                runtime.facts.agent_address = node.address
+                runtime.facts.node_id = node.node_id
+                leases.move_home(node.address)
+                return
+            await asyncio.sleep(limits.RECONNECT_DELAY_MAX_S)
+        leases.homeless(f"the agent at {lost} is gone ({message}) and the cluster has no other")
+
+    runtime.home_lost = lambda message: _start(runtime, find(message))
+
+
+def _start(runtime: Runtime, work: Coroutine[Any, Any, None]) -> None:
+    runtime.io.keeper.start(work, "next home")
+
+
 async def _last_output(runtime: Runtime) -> None:
     """What workers printed before they were ended is still on its way through their agents."""
     loop = asyncio.get_running_loop()
@@ -135,6 +163,7 @@ async def _connect(
         raise
     server = endpoints.make_server()
     port = endpoints.bind(server, host := _reachable_host(gcs_address), 0)
+    faults.be(faults.DRIVER, port)
     facts = ProcessFacts(
         owner_id=secrets.token_bytes(ids.OWNER_ID_BYTES),
         cluster_id=cluster.cluster_id,
@@ -158,6 +187,7 @@ async def _connect(
     service = PeerService(io, runtime.ownership, FunctionStore(), None, hooks)
     rpc.add_CoreWorkerServiceServicer_to_server(service, server)
     await server.start()
+    _follow_home(runtime)
     session = runtime.leases().home
     try:
         await asyncio.wait_for(session.welcomed.wait(), limits.CONNECT_TIMEOUT_S)

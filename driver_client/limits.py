@@ -22,6 +22,9 @@ RESULT_FRAME_ITEMS_MAX = 1_024
 DROPPED_REFERENCES_MAX = 256
 """Dropped references that may wait for the I/O thread's next pass before it is woken for them."""
 
+DROPPED_BYTES_PROMPT = 64 * 1024
+"""A dropped own value larger than this is freed at once, like whatever others wait for."""
+
 BLOCKED_AFTER_MS = 5
 """A worker that waits in `get` longer tells its agent, which lends its CPU to others meanwhile."""
 

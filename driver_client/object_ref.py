@@ -51,7 +51,13 @@ class ObjectRef(Generic[T_co]):
     def __del__(self) -> None:
         entry = self._entry
         changes.append(entry)
-        if (len(changes) > limits.DROPPED_REFERENCES_MAX or entry.actor is not None) and wake_io:
+        if wake_io and (
+            len(changes) > limits.DROPPED_REFERENCES_MAX
+            or len(entry.data) > limits.DROPPED_BYTES_PROMPT
+            or entry.actor is not None
+            or entry.contained is not None
+            or type(entry.key) is bytes
+        ):
             wake_io()
 
     def __hash__(self) -> int:

@@ -12,7 +12,7 @@ import os
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import core_worker_pb2 as cw
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
-from cluster_common.transport import endpoints
+from cluster_common.transport import endpoints, faults
 from cluster_common.worker_start import WorkerStart
 from driver_client import limits, process
 from driver_client.shell.driver_hooks import RuntimeHooks
@@ -53,6 +53,7 @@ class Worker:
         start = self._start
         server = endpoints.make_server()
         port = endpoints.bind(server, start.host, 0)
+        faults.be(start.node_id.hex(), port)
         self._facts.own_address = f"{start.host}:{port}"
         runtime = self.runtime = Runtime(self._io, self._facts)
         runtime.server = server

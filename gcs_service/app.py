@@ -10,18 +10,18 @@ import sys
 from pathlib import Path
 
 import click
-import structlog
 import uvloop
 
 from cluster_common.transport import auth
-from cluster_common.transport.logs import set_up_logs
+from cluster_common.transport.descriptors import raise_descriptor_limit
+from cluster_common.transport.logs import get_logger, set_up_logs
 from gcs_service import limits
 from gcs_service.settings import STORAGES, SYNC_SCOPES, GcsSettings, parse_assignments
 from gcs_service.shell import boot
 from gcs_service.shell.control_service import ControlService
 from gcs_service.shell.storage.protocol import StorageError
 
-log = structlog.get_logger()
+log = get_logger()
 
 EXIT_ORDERLY = 0
 EXIT_BAD_OPTION = 2
@@ -98,6 +98,11 @@ def write_atomically(path: Path, text: str) -> None:
     type=click.Choice(SYNC_SCOPES),
     help="Who receives the views of other nodes.",
 )
+@click.option(
+    "--ping-interval",
+    default=limits.PING_INTERVAL_MS / 1_000,
+    help="Seconds of silence after which a node is pinged.",
+)
 @click.option("--set", "assignments", multiple=True, help="name=value, handed to every agent.")
 def main(assignments: tuple[str, ...], **options: object) -> None:
     """Runs the control service of one cluster in the foreground."""
@@ -110,6 +115,7 @@ def main(assignments: tuple[str, ...], **options: object) -> None:
     except ValueError as error:
         click.echo(f"gcs: {error}", err=True)
         sys.exit(EXIT_BAD_OPTION)
+    raise_descriptor_limit()
     sys.setswitchinterval(limits.SWITCH_INTERVAL_SECONDS)
     log.info(
         "gcs_settings", **{name: getattr(settings, name) for name in settings.__struct_fields__}

@@ -17,8 +17,8 @@ PROBE_INTERVAL_MS = 250
 """Between two dials of the same silent address."""
 PING_INTERVAL_MS = 30_000
 """Silence on a node's stream after which it is pinged."""
-PING_LAST_INTERVAL_MS = 5_000
-"""Between the last pings before a verdict."""
+PING_LAST_PERCENT = 17
+"""Of the interval, between the last pings before a verdict: 5.1 s."""
 PINGS_MISSED_MAX = 3
 """Two in a row and a closer third without an answer: dead."""
 VERDICT_LAG_MS_MAX = 500
@@ -44,6 +44,15 @@ KV_NAMESPACE_BYTES_MAX = 1 << 30
 KV_PURGED_PER_PUT_MAX = 64
 """Expired values removed with one put: nobody waits for a large clean-up."""
 KV_KEYS_LISTED_MAX = 100_000
+
+# ---- demand
+DEMAND_GROUPS_MAX = 1_000
+"""Waiting groups of one snapshot, the oldest; an autoscaler buys for them first anyway."""
+DEMAND_WAITERS_MAX = 1_000
+DEMAND_WAIT_MS_MAX = 30_000
+"""How long one question for a change may stay open."""
+CONSTRAINT_ROWS_MAX = 10_000
+NODE_TYPES_MAX = 1_000
 
 # ---- executors and streams
 EXECUTOR_BATCH_ITEMS_MAX = 256

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from gcs_service import limits
+
 STORAGES = ("sqlite", "memory")
 SYNC_SCOPES = ("schedulers", "all")
 PORT_MAX = 65_535
+PING_INTERVAL_S_MIN = 0.06
+PING_INTERVAL_S_MAX = 3_600.0
 
 
 class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +22,8 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
         port_file: written with `host:port` when the service answers.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
         sync_scope: who receives views of other nodes.
+        ping_interval: silence on a node's stream after which it is pinged, seconds; a node that
+            hangs is declared dead after two of these and a sixth.
         node_settings: handed to every agent in its welcome, by `--set name=value`.
     """
 
@@ -31,6 +37,7 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
     die_with_parent_fd: int = -1
     log_level: str = "INFO"
     sync_scope: str = "schedulers"
+    ping_interval: float = limits.PING_INTERVAL_MS / 1_000
     node_settings: dict[str, str] = {}
 
     def check(self) -> None:
@@ -44,6 +51,11 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.sync_scope not in SYNC_SCOPES:
             raise ValueError(
                 f"sync scope {self.sync_scope!r} is not one of {', '.join(SYNC_SCOPES)}"
+            )
+        if not PING_INTERVAL_S_MIN <= self.ping_interval <= PING_INTERVAL_S_MAX:
+            raise ValueError(
+                f"ping interval {self.ping_interval:g} s is not in"
+                f" {PING_INTERVAL_S_MIN:g} .. {PING_INTERVAL_S_MAX:g}"
             )
         if not self.host:
             raise ValueError("host is empty; 127.0.0.1 serves this machine only")

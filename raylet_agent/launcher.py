@@ -27,7 +27,7 @@ from typing import Any, NoReturn, cast
 import click
 import msgspec
 
-from cluster_common.transport import auth
+from cluster_common.transport import auth, faults
 from raylet_agent import app, limits
 from raylet_agent import settings as s
 from raylet_agent.shell import process_control
@@ -150,6 +150,7 @@ def _be_agent(launch: Launch, launcher_pid: int) -> NoReturn:
         _take_streams(launch.log)
         os.environ.update(launch.env)
         auth.forget()
+        faults.forget()
         app.main(launch.argv)
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)

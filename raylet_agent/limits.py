@@ -58,6 +58,14 @@ COUNTS_REPORT_DELAY_MS = 250
 
 DEMAND_ENTRIES_MAX = 1_000
 
+LEASES_IN_TRANSIT_MAX = 10_000
+LEASE_IN_TRANSIT_MS = 8_000
+"""A request sent to another node that nobody saw arrive was cancelled on its way."""
+
+LEASES_TAKEN_NAMED_MAX = 128
+LEASE_TAKEN_NAMED_MS = 10_000
+"""How many and how long snapshots name the requests that came from a scheduler and took room."""
+
 LOG_LINES_QUEUED_MAX = 10_000
 """Lines that wait for one driver; older ones are dropped and counted."""
 

@@ -16,9 +16,11 @@ from typing import Any, Self
 
 from cluster_common import labels as label_rules
 from cluster_common import resources as amounts
+from cluster_common.transport import faults as fault_wire
 from shoal import child_process
 from shoal.agent_launcher import AgentLauncher, PendingAgent
 from shoal.agent_process import LOOPBACK, AgentOptions, AgentProcess
+from shoal.faults import Faults
 from shoal.gcs_calls import GcsCalls, node_id_from
 from shoal.ledger_check import LedgerMismatchError, settled_report
 from shoal.processes import GcsOptions, GcsProcess, start_gcs
@@ -87,6 +89,7 @@ class Cluster:
         connect: connects this process as a driver at once (needs `initialize_head`).
         storage: "sqlite" (survives `kill_gcs`) or "memory".
         env_vars: set for the GCS and every agent.
+        ping_interval_s: silence on a node's session after which the GCS pings it; None: its own.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Cluster:
         *,
         storage: str = "sqlite",
         env_vars: Mapping[str, str] | None = None,
+        ping_interval_s: float | None = None,
     ) -> None:
         if connect and not initialize_head:
             raise ValueError(
@@ -105,7 +109,14 @@ class Cluster:
         self.session = SessionFolder()
         self.head_node: ClusterNode | None = None
         self.worker_nodes: list[ClusterNode] = []
-        self._env = dict(env_vars or {})
+        self.faults = Faults(self.session.path / "faults")
+        self._env = {
+            **(env_vars or {}),
+            fault_wire.DIRECTORY_VARIABLE: str(self.faults.directory),
+        }
+        # This process too, as long as it is a driver of this cluster.
+        fault_wire.configure(self.faults.directory)
+        self._ping_interval_s = ping_interval_s
         self._storage = storage
         self._gcs: GcsProcess | None = None
         self._gcs_address = ""
@@ -278,7 +289,13 @@ class Cluster:
             raise RuntimeError("the GCS is running")
         port = int(self._gcs_address.rpartition(":")[2]) if self._gcs_address else 0
         path = self.session.path / "gcs" if self._storage == "sqlite" else None
-        options = GcsOptions(host=LOOPBACK, port=port, storage=self._storage, storage_path=path)
+        options = GcsOptions(
+            host=LOOPBACK,
+            port=port,
+            storage=self._storage,
+            storage_path=path,
+            ping_interval_s=self._ping_interval_s,
+        )
         self._gcs = start_gcs(self.session, options, env=self._env)
         self._gcs_address = self._gcs.address
 
@@ -313,6 +330,8 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
+        # Nothing may be held any more when everything ends.
+        self.faults.clear()
         try:
             if self._connected:
                 import shoal
@@ -324,6 +343,8 @@ class Cluster:
             if self._gcs is not None:
                 # Its store is deleted next: an orderly end would only wait for peers.
                 self._gcs.kill()
+            self.faults.close()
+            fault_wire.configure(None)
             self.session.remove()
             self.head_node = None
             self.worker_nodes = []

@@ -48,6 +48,7 @@ class GcsOptions:
     storage: str = "memory"
     storage_path: Path | None = None
     log_level: str | None = None
+    ping_interval_s: float | None = None
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def arguments(self, session_name: str, port_file: Path) -> list[str]:
@@ -60,6 +61,7 @@ class GcsOptions:
             ("--session-name", session_name),
             ("--port-file", port_file),
             ("--log-level", self.log_level),
+            ("--ping-interval", self.ping_interval_s),
             *(("--set", f"{name}={value}") for name, value in self.settings.items()),
         ]
         return [text for flag, value in stated if value is not None for text in (flag, str(value))]
@@ -209,6 +211,7 @@ def start_local_cluster(
             storage=gcs_options.storage,
             storage_path=gcs_options.storage_path,
             log_level=gcs_options.log_level,
+            ping_interval_s=gcs_options.ping_interval_s,
             settings=gcs_options.settings,
         )
         try:

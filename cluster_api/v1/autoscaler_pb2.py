@@ -22,25 +22,85 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cluster_api.v1 import gcs_pb2 as cluster__api_dot_v1_dot_gcs__pb2
 from cluster_api.v1 import types_pb2 as cluster__api_dot_v1_dot_types__pb2
-from cluster_api.v1 import node_session_pb2 as cluster__api_dot_v1_dot_node__session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63luster_api/v1/autoscaler.proto\x12\x0e\x63luster_api.v1\x1a\x1a\x63luster_api/v1/types.proto\x1a!cluster_api/v1/node_session.proto\"R\n\x1eGetClusterResourceStateRequest\x12\x30\n(last_seen_cluster_resource_state_version\x18\x01 \x01(\x04\"\x9a\x01\n\x16ResourceRequestByCount\x12,\n\x07request\x18\x01 \x01(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12/\n\x08selector\x18\x02 \x01(\x0b\x32\x1d.cluster_api.v1.LabelSelector\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x12\n\ninfeasible\x18\x04 \x01(\x08\"q\n\x13GangResourceRequest\x12\x1a\n\x12placement_group_id\x18\x01 \x01(\x0c\x12,\n\x07\x62undles\x18\x02 \x03(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12\x10\n\x08strategy\x18\x03 \x01(\t\"\xb0\x02\n\x1fGetClusterResourceStateResponse\x12&\n\x1e\x63luster_resource_state_version\x18\x01 \x01(\x04\x12/\n\x0bnode_states\x18\x02 \x03(\x0b\x32\x1a.cluster_api.v1.NodeRecord\x12I\n\x19pending_resource_requests\x18\x03 \x03(\x0b\x32&.cluster_api.v1.ResourceRequestByCount\x12K\n\x1epending_gang_resource_requests\x18\x04 \x03(\x0b\x32#.cluster_api.v1.GangResourceRequest\x12\x1c\n\x14\x63luster_session_name\x18\x05 \x01(\t2\x94\x01\n\x16\x41utoscalerStateService\x12z\n\x17GetClusterResourceState\x12..cluster_api.v1.GetClusterResourceStateRequest\x1a/.cluster_api.v1.GetClusterResourceStateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63luster_api/v1/autoscaler.proto\x12\x0e\x63luster_api.v1\x1a\x18\x63luster_api/v1/gcs.proto\x1a\x1a\x63luster_api/v1/types.proto\"=\n\x12\x41\x66\x66inityConstraint\x12\x12\n\nlabel_name\x18\x01 \x01(\t\x12\x13\n\x0blabel_value\x18\x02 \x01(\t\"\x86\x01\n\x13PlacementConstraint\x12\x39\n\ranti_affinity\x18\x01 \x01(\x0b\x32\".cluster_api.v1.AffinityConstraint\x12\x34\n\x08\x61\x66\x66inity\x18\x02 \x01(\x0b\x32\".cluster_api.v1.AffinityConstraint\"\xc3\x01\n\x0fResourceRequest\x12\x35\n\x10resources_bundle\x18\x01 \x01(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12\x42\n\x15placement_constraints\x18\x02 \x03(\x0b\x32#.cluster_api.v1.PlacementConstraint\x12\x35\n\x0elabel_selector\x18\x03 \x01(\x0b\x32\x1d.cluster_api.v1.LabelSelector\"m\n\x16ResourceRequestByCount\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.cluster_api.v1.ResourceRequest\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x12\n\ninfeasible\x18\x03 \x01(\x08\"\xb5\x02\n\x13GangResourceRequest\x12\x1a\n\x12placement_group_id\x18\x01 \x01(\x0c\x12\x31\n\x08requests\x18\x02 \x03(\x0b\x32\x1f.cluster_api.v1.ResourceRequest\x12\x10\n\x08strategy\x18\x03 \x01(\t\x12\x15\n\rpacked_labels\x18\x04 \x03(\t\x12L\n\rpacked_values\x18\x05 \x03(\x0b\x32\x35.cluster_api.v1.GangResourceRequest.PackedValuesEntry\x12\x0f\n\x07\x64\x65tails\x18\x06 \x01(\t\x12\x12\n\ninfeasible\x18\x07 \x01(\x08\x1a\x33\n\x11PackedValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"^\n\x19\x43lusterResourceConstraint\x12\x41\n\x11resource_requests\x18\x01 \x03(\x0b\x32&.cluster_api.v1.ResourceRequestByCount\"\x8b\x05\n\x10\x43lusterNodeState\x12\x0f\n\x07node_id\x18\x01 \x01(\x0c\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x1a\n\x12ray_node_type_name\x18\x03 \x01(\t\x12\x38\n\x13\x61vailable_resources\x18\x04 \x01(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12\x34\n\x0ftotal_resources\x18\x05 \x01(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12K\n\x0e\x64ynamic_labels\x18\x06 \x03(\x0b\x32\x33.cluster_api.v1.ClusterNodeState.DynamicLabelsEntry\x12\x1a\n\x12node_state_version\x18\x07 \x01(\x04\x12*\n\x06status\x18\x08 \x01(\x0e\x32\x1a.cluster_api.v1.NodeStatus\x12\x18\n\x10idle_duration_ms\x18\t \x01(\x03\x12\x17\n\x0fnode_ip_address\x18\n \x01(\t\x12\x1a\n\x12instance_type_name\x18\x0b \x01(\t\x12\x15\n\rnode_activity\x18\x0c \x03(\t\x12<\n\x06labels\x18\r \x03(\x0b\x32,.cluster_api.v1.ClusterNodeState.LabelsEntry\x12\x16\n\x0e\x64rain_accepted\x18\x0e \x01(\x08\x12\x0f\n\x07is_head\x18\x0f \x01(\x08\x1a\x34\n\x12\x44ynamicLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa8\x03\n\x14\x43lusterResourceState\x12&\n\x1e\x63luster_resource_state_version\x18\x01 \x01(\x04\x12*\n\"last_seen_autoscaler_state_version\x18\x02 \x01(\x04\x12\x35\n\x0bnode_states\x18\x03 \x03(\x0b\x32 .cluster_api.v1.ClusterNodeState\x12I\n\x19pending_resource_requests\x18\x04 \x03(\x0b\x32&.cluster_api.v1.ResourceRequestByCount\x12K\n\x1epending_gang_resource_requests\x18\x05 \x03(\x0b\x32#.cluster_api.v1.GangResourceRequest\x12O\n\x1c\x63luster_resource_constraints\x18\x06 \x03(\x0b\x32).cluster_api.v1.ClusterResourceConstraint\x12\x1c\n\x14\x63luster_session_name\x18\x07 \x01(\t\"c\n\x1eGetClusterResourceStateRequest\x12\x30\n(last_seen_cluster_resource_state_version\x18\x01 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x02 \x01(\x03\"g\n\x1fGetClusterResourceStateResponse\x12\x44\n\x16\x63luster_resource_state\x18\x01 \x01(\x0b\x32$.cluster_api.v1.ClusterResourceState\"v\n\x16PendingInstanceRequest\x12\x1a\n\x12instance_type_name\x18\x01 \x01(\t\x12\x1a\n\x12ray_node_type_name\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x15\n\rrequest_ts_ms\x18\x04 \x01(\x03\"\x83\x01\n\x0fPendingInstance\x12\x1a\n\x12instance_type_name\x18\x01 \x01(\t\x12\x1a\n\x12ray_node_type_name\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x12\n\nip_address\x18\x04 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\x99\x01\n\x15\x46\x61iledInstanceRequest\x12\x1a\n\x12instance_type_name\x18\x01 \x01(\t\x12\x1a\n\x12ray_node_type_name\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0bstart_ts_ms\x18\x05 \x01(\x03\x12\x14\n\x0c\x66\x61iled_ts_ms\x18\x06 \x01(\x03\"\x8c\x04\n\x10\x41utoscalingState\x12\x30\n(last_seen_cluster_resource_state_version\x18\x01 \x01(\x04\x12 \n\x18\x61utoscaler_state_version\x18\x02 \x01(\x04\x12I\n\x19pending_instance_requests\x18\x03 \x03(\x0b\x32&.cluster_api.v1.PendingInstanceRequest\x12\x45\n\x1cinfeasible_resource_requests\x18\x04 \x03(\x0b\x32\x1f.cluster_api.v1.ResourceRequest\x12N\n!infeasible_gang_resource_requests\x18\x05 \x03(\x0b\x32#.cluster_api.v1.GangResourceRequest\x12:\n\x11pending_instances\x18\x06 \x03(\x0b\x32\x1f.cluster_api.v1.PendingInstance\x12G\n\x18\x66\x61iled_instance_requests\x18\x07 \x03(\x0b\x32%.cluster_api.v1.FailedInstanceRequest\x12=\n\x12\x61utoscaling_status\x18\x08 \x01(\x0e\x32!.cluster_api.v1.AutoscalingStatus\"\\\n\x1dReportAutoscalingStateRequest\x12;\n\x11\x61utoscaling_state\x18\x01 \x01(\x0b\x32 .cluster_api.v1.AutoscalingState\".\n\x1eReportAutoscalingStateResponse\x12\x0c\n\x04kept\x18\x01 \x01(\x08\"\xe1\x01\n\x0fNodeGroupConfig\x12.\n\tresources\x18\x01 \x01(\x0b\x32\x1b.cluster_api.v1.ResourceSet\x12\x11\n\tmin_count\x18\x02 \x01(\r\x12\x11\n\tmax_count\x18\x03 \x01(\r\x12\x0c\n\x04name\x18\x04 \x01(\t\x12;\n\x06labels\x18\x05 \x03(\x0b\x32+.cluster_api.v1.NodeGroupConfig.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"e\n\rClusterConfig\x12;\n\x12node_group_configs\x18\x01 \x03(\x0b\x32\x1f.cluster_api.v1.NodeGroupConfig\x12\x17\n\x0fidle_timeout_ms\x18\x02 \x01(\x03\"S\n\x1aReportClusterConfigRequest\x12\x35\n\x0e\x63luster_config\x18\x01 \x01(\x0b\x32\x1d.cluster_api.v1.ClusterConfig\"\x1d\n\x1bReportClusterConfigResponse\"y\n\'RequestClusterResourceConstraintRequest\x12N\n\x1b\x63luster_resource_constraint\x18\x01 \x01(\x0b\x32).cluster_api.v1.ClusterResourceConstraint\"*\n(RequestClusterResourceConstraintResponse\"\x19\n\x17GetClusterStatusRequest\"\xd4\x01\n\x18GetClusterStatusResponse\x12;\n\x11\x61utoscaling_state\x18\x01 \x01(\x0b\x32 .cluster_api.v1.AutoscalingState\x12\x44\n\x16\x63luster_resource_state\x18\x02 \x01(\x0b\x32$.cluster_api.v1.ClusterResourceState\x12\x35\n\x0e\x63luster_config\x18\x03 \x01(\x0b\x32\x1d.cluster_api.v1.ClusterConfig*\x88\x01\n\nNodeStatus\x12\x1b\n\x17NODE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13NODE_STATUS_RUNNING\x10\x01\x12\x14\n\x10NODE_STATUS_DEAD\x10\x02\x12\x14\n\x10NODE_STATUS_IDLE\x10\x03\x12\x18\n\x14NODE_STATUS_DRAINING\x10\x04*w\n\x11\x41utoscalingStatus\x12\"\n\x1e\x41UTOSCALING_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x41UTOSCALING_STATUS_RUNNING\x10\x01\x12\x1e\n\x1a\x41UTOSCALING_STATUS_ERRORED\x10\x02\x32\xce\x05\n\x16\x41utoscalerStateService\x12z\n\x17GetClusterResourceState\x12..cluster_api.v1.GetClusterResourceStateRequest\x1a/.cluster_api.v1.GetClusterResourceStateResponse\x12w\n\x16ReportAutoscalingState\x12-.cluster_api.v1.ReportAutoscalingStateRequest\x1a..cluster_api.v1.ReportAutoscalingStateResponse\x12n\n\x13ReportClusterConfig\x12*.cluster_api.v1.ReportClusterConfigRequest\x1a+.cluster_api.v1.ReportClusterConfigResponse\x12\x95\x01\n RequestClusterResourceConstraint\x12\x37.cluster_api.v1.RequestClusterResourceConstraintRequest\x1a\x38.cluster_api.v1.RequestClusterResourceConstraintResponse\x12\x65\n\x10GetClusterStatus\x12\'.cluster_api.v1.GetClusterStatusRequest\x1a(.cluster_api.v1.GetClusterStatusResponse\x12P\n\tDrainNode\x12 .cluster_api.v1.DrainNodeRequest\x1a!.cluster_api.v1.DrainNodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster_api.v1.autoscaler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETCLUSTERRESOURCESTATEREQUEST']._serialized_start=114
-  _globals['_GETCLUSTERRESOURCESTATEREQUEST']._serialized_end=196
-  _globals['_RESOURCEREQUESTBYCOUNT']._serialized_start=199
-  _globals['_RESOURCEREQUESTBYCOUNT']._serialized_end=353
-  _globals['_GANGRESOURCEREQUEST']._serialized_start=355
-  _globals['_GANGRESOURCEREQUEST']._serialized_end=468
-  _globals['_GETCLUSTERRESOURCESTATERESPONSE']._serialized_start=471
-  _globals['_GETCLUSTERRESOURCESTATERESPONSE']._serialized_end=775
-  _globals['_AUTOSCALERSTATESERVICE']._serialized_start=778
-  _globals['_AUTOSCALERSTATESERVICE']._serialized_end=926
+  _globals['_GANGRESOURCEREQUEST_PACKEDVALUESENTRY']._loaded_options = None
+  _globals['_GANGRESOURCEREQUEST_PACKEDVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_CLUSTERNODESTATE_DYNAMICLABELSENTRY']._loaded_options = None
+  _globals['_CLUSTERNODESTATE_DYNAMICLABELSENTRY']._serialized_options = b'8\001'
+  _globals['_CLUSTERNODESTATE_LABELSENTRY']._loaded_options = None
+  _globals['_CLUSTERNODESTATE_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_NODEGROUPCONFIG_LABELSENTRY']._loaded_options = None
+  _globals['_NODEGROUPCONFIG_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_NODESTATUS']._serialized_start=4245
+  _globals['_NODESTATUS']._serialized_end=4381
+  _globals['_AUTOSCALINGSTATUS']._serialized_start=4383
+  _globals['_AUTOSCALINGSTATUS']._serialized_end=4502
+  _globals['_AFFINITYCONSTRAINT']._serialized_start=105
+  _globals['_AFFINITYCONSTRAINT']._serialized_end=166
+  _globals['_PLACEMENTCONSTRAINT']._serialized_start=169
+  _globals['_PLACEMENTCONSTRAINT']._serialized_end=303
+  _globals['_RESOURCEREQUEST']._serialized_start=306
+  _globals['_RESOURCEREQUEST']._serialized_end=501
+  _globals['_RESOURCEREQUESTBYCOUNT']._serialized_start=503
+  _globals['_RESOURCEREQUESTBYCOUNT']._serialized_end=612
+  _globals['_GANGRESOURCEREQUEST']._serialized_start=615
+  _globals['_GANGRESOURCEREQUEST']._serialized_end=924
+  _globals['_GANGRESOURCEREQUEST_PACKEDVALUESENTRY']._serialized_start=873
+  _globals['_GANGRESOURCEREQUEST_PACKEDVALUESENTRY']._serialized_end=924
+  _globals['_CLUSTERRESOURCECONSTRAINT']._serialized_start=926
+  _globals['_CLUSTERRESOURCECONSTRAINT']._serialized_end=1020
+  _globals['_CLUSTERNODESTATE']._serialized_start=1023
+  _globals['_CLUSTERNODESTATE']._serialized_end=1674
+  _globals['_CLUSTERNODESTATE_DYNAMICLABELSENTRY']._serialized_start=1575
+  _globals['_CLUSTERNODESTATE_DYNAMICLABELSENTRY']._serialized_end=1627
+  _globals['_CLUSTERNODESTATE_LABELSENTRY']._serialized_start=1629
+  _globals['_CLUSTERNODESTATE_LABELSENTRY']._serialized_end=1674
+  _globals['_CLUSTERRESOURCESTATE']._serialized_start=1677
+  _globals['_CLUSTERRESOURCESTATE']._serialized_end=2101
+  _globals['_GETCLUSTERRESOURCESTATEREQUEST']._serialized_start=2103
+  _globals['_GETCLUSTERRESOURCESTATEREQUEST']._serialized_end=2202
+  _globals['_GETCLUSTERRESOURCESTATERESPONSE']._serialized_start=2204
+  _globals['_GETCLUSTERRESOURCESTATERESPONSE']._serialized_end=2307
+  _globals['_PENDINGINSTANCEREQUEST']._serialized_start=2309
+  _globals['_PENDINGINSTANCEREQUEST']._serialized_end=2427
+  _globals['_PENDINGINSTANCE']._serialized_start=2430
+  _globals['_PENDINGINSTANCE']._serialized_end=2561
+  _globals['_FAILEDINSTANCEREQUEST']._serialized_start=2564
+  _globals['_FAILEDINSTANCEREQUEST']._serialized_end=2717
+  _globals['_AUTOSCALINGSTATE']._serialized_start=2720
+  _globals['_AUTOSCALINGSTATE']._serialized_end=3244
+  _globals['_REPORTAUTOSCALINGSTATEREQUEST']._serialized_start=3246
+  _globals['_REPORTAUTOSCALINGSTATEREQUEST']._serialized_end=3338
+  _globals['_REPORTAUTOSCALINGSTATERESPONSE']._serialized_start=3340
+  _globals['_REPORTAUTOSCALINGSTATERESPONSE']._serialized_end=3386
+  _globals['_NODEGROUPCONFIG']._serialized_start=3389
+  _globals['_NODEGROUPCONFIG']._serialized_end=3614
+  _globals['_NODEGROUPCONFIG_LABELSENTRY']._serialized_start=1629
+  _globals['_NODEGROUPCONFIG_LABELSENTRY']._serialized_end=1674
+  _globals['_CLUSTERCONFIG']._serialized_start=3616
+  _globals['_CLUSTERCONFIG']._serialized_end=3717
+  _globals['_REPORTCLUSTERCONFIGREQUEST']._serialized_start=3719
+  _globals['_REPORTCLUSTERCONFIGREQUEST']._serialized_end=3802
+  _globals['_REPORTCLUSTERCONFIGRESPONSE']._serialized_start=3804
+  _globals['_REPORTCLUSTERCONFIGRESPONSE']._serialized_end=3833
+  _globals['_REQUESTCLUSTERRESOURCECONSTRAINTREQUEST']._serialized_start=3835
+  _globals['_REQUESTCLUSTERRESOURCECONSTRAINTREQUEST']._serialized_end=3956
+  _globals['_REQUESTCLUSTERRESOURCECONSTRAINTRESPONSE']._serialized_start=3958
+  _globals['_REQUESTCLUSTERRESOURCECONSTRAINTRESPONSE']._serialized_end=4000
+  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_start=4002
+  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_end=4027
+  _globals['_GETCLUSTERSTATUSRESPONSE']._serialized_start=4030
+  _globals['_GETCLUSTERSTATUSRESPONSE']._serialized_end=4242
+  _globals['_AUTOSCALERSTATESERVICE']._serialized_start=4505
+  _globals['_AUTOSCALERSTATESERVICE']._serialized_end=5223
 # @@protoc_insertion_point(module_scope)

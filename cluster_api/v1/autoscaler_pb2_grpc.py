@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from cluster_api.v1 import autoscaler_pb2 as cluster__api_dot_v1_dot_autoscaler__pb2
+from cluster_api.v1 import gcs_pb2 as cluster__api_dot_v1_dot_gcs__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -39,12 +40,70 @@ class AutoscalerStateServiceStub:
                 request_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateRequest.SerializeToString,
                 response_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateResponse.FromString,
                 _registered_method=True)
+        self.ReportAutoscalingState = channel.unary_unary(
+                '/cluster_api.v1.AutoscalerStateService/ReportAutoscalingState',
+                request_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateResponse.FromString,
+                _registered_method=True)
+        self.ReportClusterConfig = channel.unary_unary(
+                '/cluster_api.v1.AutoscalerStateService/ReportClusterConfig',
+                request_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigResponse.FromString,
+                _registered_method=True)
+        self.RequestClusterResourceConstraint = channel.unary_unary(
+                '/cluster_api.v1.AutoscalerStateService/RequestClusterResourceConstraint',
+                request_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintResponse.FromString,
+                _registered_method=True)
+        self.GetClusterStatus = channel.unary_unary(
+                '/cluster_api.v1.AutoscalerStateService/GetClusterStatus',
+                request_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusResponse.FromString,
+                _registered_method=True)
+        self.DrainNode = channel.unary_unary(
+                '/cluster_api.v1.AutoscalerStateService/DrainNode',
+                request_serializer=cluster__api_dot_v1_dot_gcs__pb2.DrainNodeRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_gcs__pb2.DrainNodeResponse.FromString,
+                _registered_method=True)
 
 
 class AutoscalerStateServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetClusterResourceState(self, request, context):
+        """One snapshot under one version: what is pending in it is not placed in it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportAutoscalingState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportClusterConfig(self, request, context):
+        """Durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequestClusterResourceConstraint(self, request, context):
+        """Durable; replaces the constraint before. A floor for the cluster's size, no demand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetClusterStatus(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainNode(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -57,6 +116,31 @@ def add_AutoscalerStateServiceServicer_to_server(servicer, server):
                     servicer.GetClusterResourceState,
                     request_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateRequest.FromString,
                     response_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateResponse.SerializeToString,
+            ),
+            'ReportAutoscalingState': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportAutoscalingState,
+                    request_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateResponse.SerializeToString,
+            ),
+            'ReportClusterConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportClusterConfig,
+                    request_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigResponse.SerializeToString,
+            ),
+            'RequestClusterResourceConstraint': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequestClusterResourceConstraint,
+                    request_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintResponse.SerializeToString,
+            ),
+            'GetClusterStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetClusterStatus,
+                    request_deserializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusResponse.SerializeToString,
+            ),
+            'DrainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainNode,
+                    request_deserializer=cluster__api_dot_v1_dot_gcs__pb2.DrainNodeRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_gcs__pb2.DrainNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +170,141 @@ class AutoscalerStateService:
             '/cluster_api.v1.AutoscalerStateService/GetClusterResourceState',
             cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateRequest.SerializeToString,
             cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterResourceStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportAutoscalingState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.AutoscalerStateService/ReportAutoscalingState',
+            cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateRequest.SerializeToString,
+            cluster__api_dot_v1_dot_autoscaler__pb2.ReportAutoscalingStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportClusterConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.AutoscalerStateService/ReportClusterConfig',
+            cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigRequest.SerializeToString,
+            cluster__api_dot_v1_dot_autoscaler__pb2.ReportClusterConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequestClusterResourceConstraint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.AutoscalerStateService/RequestClusterResourceConstraint',
+            cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintRequest.SerializeToString,
+            cluster__api_dot_v1_dot_autoscaler__pb2.RequestClusterResourceConstraintResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetClusterStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.AutoscalerStateService/GetClusterStatus',
+            cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusRequest.SerializeToString,
+            cluster__api_dot_v1_dot_autoscaler__pb2.GetClusterStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.AutoscalerStateService/DrainNode',
+            cluster__api_dot_v1_dot_gcs__pb2.DrainNodeRequest.SerializeToString,
+            cluster__api_dot_v1_dot_gcs__pb2.DrainNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -385,6 +385,7 @@ class ResourceSnapshot(_message.Message):
     APPLIED_RESERVATIONS_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
+    LEASES_TAKEN_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """per node, monotonic"""
     idle_ms: _builtins.int
@@ -401,6 +402,12 @@ class ResourceSnapshot(_message.Message):
     def devices(self) -> _containers.MessageMap[_builtins.str, _types_pb2.DeviceSet]: ...
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def leases_taken(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Leases that a scheduler sent here and that took room lately: they are in these numbers, so they
+        are not pending any more, whatever the scheduler's demand says.
+        """
+
     def __init__(
         self,
         *,
@@ -414,10 +421,11 @@ class ResourceSnapshot(_message.Message):
         applied_reservations: _builtins.int = ...,
         workers: _builtins.int = ...,
         leases: _builtins.int = ...,
+        leases_taken: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -459,24 +467,62 @@ class DemandReport(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    IN_TRANSIT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DemandEntry]:
         """the whole demand known to this agent, replaces earlier ones"""
 
+    @_builtins.property
+    def in_transit(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseInTransit]: ...
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         entries: _abc.Iterable[Global___DemandEntry] | None = ...,
+        in_transit: _abc.Iterable[Global___LeaseInTransit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "in_transit", b"in_transit", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DemandReport: _TypeAlias = DemandReport  # noqa: Y015
+
+@_typing.final
+class LeaseInTransit(_message.Message):
+    """A request that waited here and was sent to a node, which has not said that it took it: pending
+    until that node's snapshot names it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    SELECTOR_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.bytes
+    node_id: _builtins.bytes
+    @_builtins.property
+    def resources(self) -> _types_pb2.ResourceSet: ...
+    @_builtins.property
+    def selector(self) -> _types_pb2.LabelSelector: ...
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.bytes = ...,
+        node_id: _builtins.bytes = ...,
+        resources: _types_pb2.ResourceSet | None = ...,
+        selector: _types_pb2.LabelSelector | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_id", b"lease_id", "node_id", b"node_id", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseInTransit: _TypeAlias = LeaseInTransit  # noqa: Y015
 
 @_typing.final
 class BundleCommand(_message.Message):

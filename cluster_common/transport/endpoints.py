@@ -9,7 +9,7 @@ import grpc
 from grpc import aio
 
 from cluster_common import limits
-from cluster_common.transport import auth
+from cluster_common.transport import auth, fault_streams, faults
 
 _COMMON: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -54,6 +54,9 @@ def make_server(interceptors: Sequence[aio.ServerInterceptor] = ()) -> aio.Serve
     """
     quiet_core()
     others = [one for one in interceptors if not isinstance(one, auth.TokenInterceptor)]
+    ordered = faults.active()
+    if ordered is not None:
+        others.append(fault_streams.FaultInterceptor(ordered))
     return aio.server(options=SERVER_OPTIONS, interceptors=[*auth.server_interceptors(), *others])
 
 
@@ -66,7 +69,9 @@ def make_channel(address: str, *, own_connection: bool = False) -> aio.Channel:
     options = CHANNEL_OPTIONS
     if own_connection:
         options = (*options, ("grpc.use_local_subchannel_pool", 1))
-    return auth.with_token(aio.insecure_channel(address, options=options))
+    channel = auth.with_token(aio.insecure_channel(address, options=options))
+    ordered = faults.active()
+    return channel if ordered is None else fault_streams.naming(channel, ordered)
 
 
 def bind(server: aio.Server, host: str, port: int) -> int:

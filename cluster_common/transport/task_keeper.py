@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import structlog
+from cluster_common.transport.logs import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class TaskKeeper:

@@ -29,7 +29,13 @@ class BorrowLedger:
         return bool(self._unacknowledged)
 
     def add(self, object_id: bytes, owner_address: str) -> None:
-        """An addition is being sent."""
+        """An addition is being sent.
+
+        A removal of the same object that is still held is void: sent after the addition, it would
+        take from the owner what it was just told.
+        """
+        if self._held:
+            self._held = deque(one for one in self._held if one[0] != object_id)
         self._unacknowledged[object_id] = self._unacknowledged.get(object_id, 0) + 1
         self._owners[object_id] = owner_address
 

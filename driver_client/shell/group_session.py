@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
-import structlog
 from grpc import aio
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import placement_groups_pb2_grpc as rpc
+from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox
 from driver_client import limits
 from driver_client.shell.io_thread import IoThread
 
-log = structlog.get_logger()
+log = get_logger()
 
 Listener = Callable[[pg.PlacementGroupRecord], None]
 

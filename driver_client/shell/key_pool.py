@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_common.transport.logs import get_logger
 from driver_client import exceptions, limits
 from driver_client.core.call import CallRecord
 from driver_client.core.scheduling_key import SchedulingKey
@@ -20,7 +19,7 @@ from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.peer_connection import PeerConnection
 from driver_client.shell.worker_loss import WorkerLoss
 
-log = structlog.get_logger()
+log = get_logger()
 
 _ASK_AGAIN_S = 0.05
 

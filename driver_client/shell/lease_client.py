@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.transport.logs import get_logger
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.lease_session import LeaseSession
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class LeaseHolder(Protocol):
@@ -256,15 +255,33 @@ class LeaseClient:
         if self._sessions.get(session.address) is session:
             del self._sessions[session.address]
         is_home = session.address == self.home_address
+        if session.address == self.scheduler_address:
+            self.scheduler_address = ""  # the home agent hears of the next one
         for lease_id, lease in list(self._leases.items()):
             if lease.session is not session:
                 continue
-            if lease.granted or lease.request.placement_group_id or is_home:
+            if lease.granted or lease.request.placement_group_id:
                 self._end_lease(lease_id, lease, message, gone=True)
+            elif is_home:
+                lease.session = None  # waits for the next home
             else:
                 self._ask_scheduler(lease)
         if is_home:
             self._home_lost(message)
+
+    def move_home(self, address: str) -> None:
+        """Another agent answers for this process from now on; what waited is asked there."""
+        self.home_address = address
+        self.home = self._session(address)
+        for lease in list(self._leases.values()):
+            if lease.session is None:
+                self._send(lease, address)
+
+    def homeless(self, message: str) -> None:
+        """No agent is left: what waited fails."""
+        for lease_id, lease in list(self._leases.items()):
+            if lease.session is None:
+                self._end_lease(lease_id, lease, message, gone=True)
 
     def _end_lease(self, lease_id: bytes, lease: _Lease, message: str, *, gone: bool) -> None:
         self._leases.pop(lease_id, None)

@@ -14,6 +14,7 @@ from grpc import aio
 
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import agent_pb2_grpc as rpc
+from cluster_common.transport import faults
 from cluster_common.transport.endpoints import make_channel
 from cluster_common.transport.outbox import Outbox
 from driver_client import limits
@@ -97,6 +98,8 @@ class LeaseSession:
             delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
 
     async def _port_refuses(self) -> bool:
+        if faults.cuts_address(self.address):
+            return False
         host, _, port = self.address.rpartition(":")
         try:
             _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 1.0)

@@ -84,16 +84,24 @@ class Ownership:
         """A user thread took one more reference while the last one was being swept."""
         object_id = entry.object_id
         with self._lock:
-            if self.borrowed.get(object_id) is entry:
-                return
-            self.borrowed[object_id] = entry
-            self._ledger.add(object_id, entry.owner_address)
-        self._announce(entry)
+            present = self.borrowed.get(object_id)
+            if present is None:
+                self.borrowed[object_id] = entry
+                self._ledger.add(object_id, entry.owner_address)
+        if present is None:
+            self._announce(entry)
+        elif present is not entry:
+            # Another thread made a new entry in between: this one keeps it and follows it.
+            entry.contained = [object_ref.another(present)]
+            follower = _Follower(entry)
+            if not present.add_waiter(follower):
+                follower.notify(present)
 
     def _return_borrowed(self, entry: Entry) -> None:
         object_id = entry.object_id
         with self._lock:
             if self.borrowed.get(object_id) is not entry:
+                entry.contained = None
                 return
             del self.borrowed[object_id]
             removals = self._ledger.remove(object_id, entry.owner_address)
@@ -299,3 +307,13 @@ class Ownership:
             entry = self.own.get(key_of(object_id))
             if entry is not None and entry.borrowers is not None:
                 self._drop_borrower(entry, borrower_id)
+
+
+class _Follower:
+    """Completes an entry with what another entry of the same object gets."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def notify(self, entry: Entry) -> None:
+        self._entry.complete(entry.data, entry.state)

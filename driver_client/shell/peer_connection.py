@@ -12,19 +12,19 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 import grpc
-import structlog
 from grpc import aio
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
 from cluster_common.transport.endpoints import make_channel
+from cluster_common.transport.logs import get_logger
 from driver_client import limits
 from driver_client.core.call import CallRecord, CallTemplate
 from driver_client.object_ref import entry_of
 from driver_client.objects import entry as entries
 from driver_client.shell.io_thread import IoThread
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class PeerListener(Protocol):

@@ -11,7 +11,8 @@ from grpc import aio
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
-from driver_client import limits
+from cluster_common.transport import faults
+from driver_client import exceptions, limits
 from driver_client.object_ref import entry_of
 from driver_client.objects import entry as entries
 from driver_client.objects.entry import Entry, key_of
@@ -106,12 +107,28 @@ class PeerService(rpc.CoreWorkerServiceServicer):
                 if frame.HasField("hello") and not self._greet(stream, frame.hello):
                     await context.write(self._refusal(frame.hello))
                     return
+                if frame.HasField("create_actor") and not await self._may_create(stream, frame):
+                    continue
                 self._take(stream, frame, watched)
         finally:
             stream.closed = True
             self.streams.discard(stream)
             writer.cancel()
             self._closed(stream, watched)
+
+    async def _may_create(self, stream: PeerStream, frame: pb.PeerFrame) -> bool:
+        """Whether no test wants this actor's creation to be lost or to fail; waits out a delay."""
+        ordered = faults.active()
+        verdict = "pass" if ordered is None else await ordered.pace("actor_create")
+        if verdict == "fail":
+            error = exceptions.RayError("a test let the creation fail")
+            created = pb.ActorCreated(
+                actor_id=frame.create_actor.actor_id,
+                incarnation=frame.create_actor.incarnation,
+                error=exceptions.pickle_error(error),
+            )
+            stream.extras().actor_created.CopyFrom(created)
+        return verdict == "pass"
 
     def _greet(self, stream: PeerStream, hello: pb.PeerHello) -> bool:
         stream.sender_id = hello.sender_id

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 
 import grpc
-import structlog
 
 from cluster_api.v1 import gcs_pb2 as gcs
 from cluster_api.v1 import gcs_pb2_grpc as rpc
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.transport.logs import get_logger
 from driver_client import limits
 from driver_client.shell.io_thread import IoThread
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class RecordReporter:

@@ -12,6 +12,8 @@ from gcs_service.core.placement.placement_core import PlacementCore
 from gcs_service.core.placement.single import PickRequest
 
 NODE_GONE = "node_gone"
+INFEASIBLE = "infeasible"
+"""Tokens of `NodePick.reason`."""
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
@@ -22,11 +24,18 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 class NoTarget(msgspec.Struct, frozen=True, gc=False):
-    """There is no node now, or (`is_final`) there never will be."""
+    """No node now; none could ever hold it (`is_infeasible`); or it can never run (`is_final`)."""
 
     message: str
     is_final: bool = False
+    is_infeasible: bool = False
     cause: t.ActorDeathCause.ValueType = t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE
+
+
+def needed_by(request: g.CreateDetachedActorRequest) -> t.ResourceSet:
+    """What must be free to place it."""
+    start = request.start
+    return start.placement_resources if start.placement_resources.amounts else start.resources
 
 
 def choose_target(
@@ -36,11 +45,11 @@ def choose_target(
     start = request.start
     if start.placement_group_id:
         return _in_group(placement, start.placement_group_id, start.bundle_index)
-    needed = dict(start.placement_resources.amounts or start.resources.amounts)
+    needed = dict(needed_by(request).amounts)
     if on:
         return Target(on, placement.reserve(on, needed))
     scheduling = request.scheduling
-    message = ""
+    message, infeasible = "", True
     for selector in (scheduling.selector, *scheduling.fallback):
         pick = placement.pick_node(
             PickRequest(
@@ -55,7 +64,8 @@ def choose_target(
         if pick.reason == NODE_GONE:
             return NoTarget(pick.message, is_final=True)
         message = message or pick.message
-    return NoTarget(message)
+        infeasible = infeasible and pick.reason == INFEASIBLE
+    return NoTarget(message, is_infeasible=infeasible)
 
 
 def _in_group(placement: PlacementCore, group_id: bytes, index: int) -> Target | NoTarget:

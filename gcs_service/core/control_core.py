@@ -14,11 +14,14 @@ from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
+from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core import tables
 from gcs_service.core.actor_desk import ActorDesk
 from gcs_service.core.actor_table import ActorTable
 from gcs_service.core.cluster_identity import ClusterIdentity
+from gcs_service.core.demand_facts import DemandUpdate
+from gcs_service.core.demand_feed import DemandFeed
 from gcs_service.core.detached_actors import DetachedActors
 from gcs_service.core.effects import Effect, Refusal, Tell
 from gcs_service.core.group_desk import NO_SESSION, GroupDesk
@@ -38,10 +41,15 @@ _CRASH_CAUSES = {
 class ControlCore:
     """See the module. Public attributes are for questions, never for changes from outside."""
 
-    def __init__(self, identity: ClusterIdentity, dice: random.Random) -> None:
+    def __init__(
+        self,
+        identity: ClusterIdentity,
+        dice: random.Random,
+        ping_interval_ms: int = limits.PING_INTERVAL_MS,
+    ) -> None:
         self.identity = identity
         self._out: list[Effect] = []
-        self.membership = Membership(identity, self._out)
+        self.membership = Membership(identity, self._out, ping_interval_ms)
         self.jobs = JobTable()
         self.owners = OwnerTombstones()
         self.placement = PlacementCore(dice, identity.epoch)
@@ -56,9 +64,11 @@ class ControlCore:
             self._actor_ended,
         )
         self.actor_desk = ActorDesk(self.actors, self.detached, self.owners, self._out)
+        self.demand = DemandFeed(self.membership.nodes, self.placement, self.detached)
         self._ended_actors: list[bytes] = []
         self._handlers: dict[str, Callable[[bytes, ns.AgentItem, Moment], None]] = {
             "snapshot": self._snapshot,
+            "demand": self._demand_report,
             "bundle_answer": self._bundle_answer,
             "owner_ended": self._owner_ended,
             "detached_actor": self._detached_event,
@@ -73,6 +83,10 @@ class ControlCore:
         effects = list(self._out)
         self._out.clear()
         return effects
+
+    def take_demand(self, at: Moment) -> DemandUpdate | None:
+        """What changed for the demand table since the last call, as one step."""
+        return self.demand.take(at)
 
     # ---- start
 
@@ -98,6 +112,8 @@ class ControlCore:
             if self.membership.nodes.get_alive(node_id) is None:
                 self._carry(self.placement.node_lost(node_id, at.mono_ms))
         self._follow_up_deaths(records, at)
+        for entry in self.membership.nodes.alive():
+            self.demand.node_changed(entry.record.node_id)
         self._settle(at)
 
     def _follow_up_deaths(self, actors: list[t.ActorRecord], at: Moment) -> None:
@@ -265,6 +281,8 @@ class ControlCore:
             draining=entry.record.state == t.NODE_STATE_DRAINING,
         )
         self._carry(effects)
+        self.demand.reported(node_id, None)
+        self.demand.node_changed(node_id)
         dead = [owner for owner in request.owner_ids if self.owners.is_dead(owner)]
         if dead:
             died = ns.GcsItem(node_id=node_id, owners_died=ns.OwnersDied(owner_ids=dead))
@@ -277,9 +295,13 @@ class ControlCore:
         if item.snapshot.version < entry.snapshot.version:
             return
         entry.snapshot = item.snapshot
+        self.demand.node_changed(node_id)
         self._carry(self.placement.node_snapshot(node_id, item.snapshot, at.mono_ms))
         if self.detached.waiting_count:
             self.detached.room_changed(at)
+
+    def _demand_report(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
+        self.demand.reported(node_id, item.demand)
 
     def _bundle_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
         answer = item.bundle_answer
@@ -316,6 +338,8 @@ class ControlCore:
         entry = self.membership.bury(node_id, cause, message, at)
         if entry is None:
             return
+        self.demand.reported(node_id, None)
+        self.demand.node_changed(node_id)
         self._carry(self.placement.node_lost(node_id, at.mono_ms))
         actor_cause = _CRASH_CAUSES.get(entry.record.death_cause, t.ACTOR_DEATH_CAUSE_NODE_DIED)
         self._node_is_gone(node_id, actor_cause, at)

@@ -1,45 +1,199 @@
-"""Demand of all agents by shape: what waits for room, and what no node could ever hold."""
+"""Demand: what waits for room, beside what every node has. One version, one moment.
+
+Updates come as wholes (see `demand_facts`), so that no look at the table finds a request pending
+and placed, or neither. A request that a scheduler sent to a node is pending until that node's
+snapshot names it.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+
+from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import node_session_pb2 as ns
+from gcs_service import limits
+from gcs_service.core import effects, tables
+from gcs_service.core.demand_facts import DemandUpdate, GroupFact
+from gcs_service.core.demand_rows import NodeRow, dead_row, node_key
+from gcs_service.core.effects import Refusal
+from gcs_service.core.tables import Write
+
+_EntryKey = tuple[str, str, bool]
 
 
 class DemandTable:
-    """The newest report of each node. `version` grows with every change."""
+    """Everything an autoscaler asks for. `version` grows with every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_version: int = 1, session_name: str = "") -> None:
+        self.version = first_version
+        self.session_name = session_name
+        self.nodes: dict[bytes, NodeRow] = {}
+        self.dead: deque[tuple[bytes, bytes]] = deque(maxlen=limits.DEAD_NODES_MAX)
+        self.constraint = auto.ClusterResourceConstraint()
+        self.cluster_config = auto.ClusterConfig()
+        self.autoscaling_state = auto.AutoscalingState()
+        self.writes: list[Write] = []
         self._reports: dict[bytes, ns.DemandReport] = {}
-        self.version = 1
+        self._taken: dict[bytes, int] = {}
+        self._groups: dict[bytes, GroupFact] = {}
+        self._detached: list[ns.DemandEntry] = []
+        self._entries: tuple[int, list[ns.DemandEntry]] | None = None
 
     def __len__(self) -> int:
         return len(self._reports)
 
-    def report(self, node_id: bytes, report: ns.DemandReport) -> None:
-        """The whole demand of an agent; an older report than the known one changes nothing."""
-        known = self._reports.get(node_id)
-        if known is not None and known.version >= report.version:
-            return
-        self._reports[node_id] = report
+    def load(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """What the last life of the service was told to keep."""
+        for key, value in rows:
+            if key == tables.CONSTRAINT:
+                self.constraint = auto.ClusterResourceConstraint.FromString(value)
+            elif key == tables.CLUSTER_CONFIG:
+                self.cluster_config = auto.ClusterConfig.FromString(value)
+
+    # ---- what happened
+
+    def apply(self, update: DemandUpdate) -> None:
+        """One step of the cluster."""
+        for node_id, fact in update.nodes.items():
+            row = self.nodes.get(node_id)
+            if fact is None:
+                self._bury(node_id)
+            elif row is None:
+                row = self.nodes[node_id] = NodeRow(fact)
+                self._count_taken(row.taken, 1)
+            else:
+                self._count_taken(row.taken, -1)
+                row.replace(fact)
+                self._count_taken(row.taken, 1)
+        for node_id, report in update.reports:
+            self._report(node_id, report)
+        for group_id, group in update.groups.items():
+            if group is None:
+                self._groups.pop(group_id, None)
+            else:
+                self._groups[group_id] = group
+        if update.detached is not None:
+            self._detached = list(update.detached)
         self.version += 1
 
-    def forget(self, node_id: bytes) -> None:
-        """The agent is gone (or begins a new session, which states its demand anew)."""
-        if self._reports.pop(node_id, None) is not None:
-            self.version += 1
+    def _bury(self, node_id: bytes) -> None:
+        row = self.nodes.pop(node_id, None)
+        self._reports.pop(node_id, None)
+        if row is not None:
+            self._count_taken(row.taken, -1)
+            self.dead.append((node_id, dead_row(row.fact.record)))
+
+    def _count_taken(self, lease_ids: Iterable[bytes], by: int) -> None:
+        taken = self._taken
+        for lease_id in lease_ids:
+            count = taken.get(lease_id, 0) + by
+            if count:
+                taken[lease_id] = count
+            else:
+                del taken[lease_id]
+
+    def _report(self, node_id: bytes, report: ns.DemandReport | None) -> None:
+        """The whole demand of an agent; an older report than the known one changes nothing."""
+        if report is None:
+            self._reports.pop(node_id, None)
+            return
+        known = self._reports.get(node_id)
+        if known is None or known.version < report.version:
+            self._reports[node_id] = report
+
+    # ---- what people and autoscalers say
+
+    def request_constraint(self, constraint: auto.ClusterResourceConstraint) -> Refusal | None:
+        """A floor for the cluster's size, durable; replaces the one before."""
+        rows = constraint.resource_requests
+        if len(rows) > limits.CONSTRAINT_ROWS_MAX:
+            return Refusal(
+                effects.BAD_REQUEST,
+                f"a constraint of {len(rows)} rows; {limits.CONSTRAINT_ROWS_MAX} are allowed",
+            )
+        for row in rows:
+            amounts = row.request.resources_bundle.amounts
+            if not amounts or any(amount < 0 for amount in amounts.values()):
+                return Refusal(
+                    effects.BAD_REQUEST,
+                    "every row of a constraint needs resources, none of them negative",
+                )
+        self.constraint = constraint
+        value = constraint.SerializeToString() if rows else None
+        self.writes.append(Write(tables.AUTOSCALER, tables.CONSTRAINT, value))
+        self.version += 1
+        return None
+
+    def report_config(self, config: auto.ClusterConfig) -> Refusal | None:
+        """The autoscaler's node types, durable."""
+        if len(config.node_group_configs) > limits.NODE_TYPES_MAX:
+            return Refusal(effects.BAD_REQUEST, f"more than {limits.NODE_TYPES_MAX} node types")
+        if config == self.cluster_config:
+            return None
+        self.cluster_config = config
+        self.writes.append(
+            Write(tables.AUTOSCALER, tables.CLUSTER_CONFIG, config.SerializeToString())
+        )
+        return None
+
+    def report_autoscaling(self, state: auto.AutoscalingState) -> bool:
+        """Keeps the newest state. Not part of the version: it would wake who just said it."""
+        known = self.autoscaling_state.autoscaler_state_version
+        if state.autoscaler_state_version < known:
+            return False
+        self.autoscaling_state = state
+        return True
+
+    def take_writes(self) -> list[Write]:
+        """Rows that became different since the last call, in order."""
+        writes, self.writes = self.writes, []
+        return writes
+
+    # ---- questions
+
+    def groups(self) -> list[auto.GangResourceRequest]:
+        """Groups that wait, oldest first."""
+        facts = sorted(self._groups.values(), key=lambda fact: fact.order)
+        return [fact.request for fact in facts[: limits.DEMAND_GROUPS_MAX]]
+
+    def holders(self) -> dict[bytes, list[str]]:
+        """Nodes that must not get another bundle of a waiting group, with the groups' labels."""
+        held: dict[bytes, list[str]] = {}
+        for fact in self._groups.values():
+            if not fact.holders:
+                continue
+            label = fact.request.requests[0].placement_constraints[0].anti_affinity.label_name
+            for node_id in fact.holders:
+                held.setdefault(node_id, []).append(label)
+        return held
 
     def entries(self) -> list[ns.DemandEntry]:
         """Sums over nodes; shapes in order of their text, so that two looks compare."""
-        sums: dict[tuple[str, str, bool], ns.DemandEntry] = {}
+        if self._entries is not None and self._entries[0] == self.version:
+            return self._entries[1]
+        sums: dict[_EntryKey, ns.DemandEntry] = {}
         for report in self._reports.values():
             for entry in report.entries:
-                resources = ",".join(f"{k}={v}" for k, v in sorted(entry.resources.amounts.items()))
-                selector = ",".join(f"{k}={v}" for k, v in sorted(entry.selector.terms.items()))
-                key = (resources, selector, entry.infeasible)
-                known = sums.get(key)
-                if known is None:
-                    sums[key] = known = ns.DemandEntry()
-                    known.CopyFrom(entry)
-                else:
-                    known.count += entry.count
-        return [sums[key] for key in sorted(sums)]
+                _add(sums, entry)
+            for lease in report.in_transit:
+                if lease.lease_id not in self._taken:
+                    _add(
+                        sums,
+                        ns.DemandEntry(resources=lease.resources, selector=lease.selector, count=1),
+                    )
+        for entry in self._detached:
+            _add(sums, entry)
+        rows = [sums[key] for key in sorted(sums)][: limits.LIST_ROWS_MAX]
+        self._entries = (self.version, rows)
+        return rows
+
+
+def _add(sums: dict[_EntryKey, ns.DemandEntry], entry: ns.DemandEntry) -> None:
+    key = (node_key(entry.resources.amounts), node_key(entry.selector.terms), entry.infeasible)
+    known = sums.get(key)
+    if known is None:
+        sums[key] = known = ns.DemandEntry()
+        known.CopyFrom(entry)
+    else:
+        known.count += entry.count

@@ -12,7 +12,15 @@ from gcs_service.core.actor_placing import Target
 class DetachedActor:
     """`target` is the node that was told to start it, `retry_*` when to look for another."""
 
-    __slots__ = ("first", "machine", "request", "retry_delay_ms", "retry_due_ms", "target")
+    __slots__ = (
+        "first",
+        "is_infeasible",
+        "machine",
+        "request",
+        "retry_delay_ms",
+        "retry_due_ms",
+        "target",
+    )
 
     def __init__(self, request: g.CreateDetachedActorRequest) -> None:
         self.request = request
@@ -21,6 +29,7 @@ class DetachedActor:
         self.target: Target | None = None
         self.retry_delay_ms = 0
         self.retry_due_ms = 0
+        self.is_infeasible = False
 
     def record(self) -> t.ActorRecord:
         """The public record."""

@@ -64,9 +64,9 @@ class DetachedActors:
         """Actors without a node."""
         return len(self._waiting)
 
-    def waiting(self) -> list[g.CreateDetachedActorRequest]:
-        """What waits for room, for demand."""
-        return [self._actors[actor_id].request for actor_id in self._waiting]
+    def waiting(self) -> list[DetachedActor]:
+        """Actors without a node, for demand."""
+        return [self._actors[actor_id] for actor_id in self._waiting]
 
     def get(self, actor_id: bytes) -> DetachedActor | None:
         """A living detached actor."""
@@ -264,6 +264,7 @@ class DetachedActors:
                 self._waiting.pop(actor.machine.actor_id, None)
                 self._end(actor, choice.cause, choice.message, at)
             else:
+                actor.is_infeasible = choice.is_infeasible
                 self._wait(actor, at)
             return
         self._waiting.pop(actor.machine.actor_id, None)

@@ -54,7 +54,9 @@ class _Entry:
 class Liveness:
     """Deadlines of all nodes that are not dead."""
 
-    def __init__(self) -> None:
+    def __init__(self, ping_interval_ms: int = limits.PING_INTERVAL_MS) -> None:
+        self._interval_ms = ping_interval_ms
+        self._last_interval_ms = ping_interval_ms * limits.PING_LAST_PERCENT // 100
         self._entries: dict[bytes, _Entry] = {}
         self._heap: list[tuple[int, int, bytes]] = []
         self._tickets = 0
@@ -63,11 +65,17 @@ class Liveness:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def silence_bound_ms(self) -> int:
+        """A node that hangs is declared dead this long after its last word, unless we lag."""
+        waits = (limits.PINGS_MISSED_MAX - 1) * self._interval_ms
+        return waits + 2 * self._last_interval_ms + limits.VERDICT_LAG_MS_MAX
+
     def connected(self, node_id: bytes, now_ms: int) -> None:
         """A session of the node is open."""
         entry = self._entries.setdefault(node_id, _Entry(now_ms))
         entry.watch, entry.heard_ms, entry.missed = Watch.SILENT, now_ms, 0
-        self._arm(node_id, entry, now_ms + limits.PING_INTERVAL_MS)
+        self._arm(node_id, entry, now_ms + self._interval_ms)
 
     def broken(self, node_id: bytes, now_ms: int, *, reachable_ms: int = 0) -> None:
         """Its stream ended. `reachable_ms`: how long it may take while its port answers."""
@@ -169,19 +177,19 @@ class Liveness:
     def _silent_due(
         self, node_id: bytes, entry: _Entry, now_ms: int, verdicts: list[LivenessVerdict]
     ) -> None:
-        quiet_since = entry.heard_ms + limits.PING_INTERVAL_MS
+        quiet_since = entry.heard_ms + self._interval_ms
         if entry.missed == 0 and quiet_since > now_ms:
             self._arm(node_id, entry, quiet_since)
             return
         if entry.missed >= limits.PINGS_MISSED_MAX:
             verdicts.append(LivenessVerdict(node_id, None))
-            self._arm(node_id, entry, now_ms + limits.PING_LAST_INTERVAL_MS)
+            self._arm(node_id, entry, now_ms + self._last_interval_ms)
             return
         entry.missed += 1
         self._tickets += 1
         verdicts.append(LivenessVerdict(node_id, self._tickets))
         closer = entry.missed >= limits.PINGS_MISSED_MAX - 1
-        wait_ms = limits.PING_LAST_INTERVAL_MS if closer else limits.PING_INTERVAL_MS
+        wait_ms = self._last_interval_ms if closer else self._interval_ms
         self._arm(node_id, entry, now_ms + wait_ms)
 
     def _arm(self, node_id: bytes, entry: _Entry, deadline_ms: int) -> None:

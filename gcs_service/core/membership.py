@@ -30,11 +30,13 @@ BAD_REQUEST = "bad_request"
 class Membership:
     """The node table, who is connected, and the verdicts. Effects go to `out`, in order."""
 
-    def __init__(self, identity: ClusterIdentity, out: list[Effect]) -> None:
+    def __init__(
+        self, identity: ClusterIdentity, out: list[Effect], ping_interval_ms: int
+    ) -> None:
         self._identity = identity
         self._out = out
         self.nodes = NodeTable(identity.first_revision)
-        self.liveness = Liveness()
+        self.liveness = Liveness(ping_interval_ms)
         self._drains: dict[bytes, ns.DrainCommand] = {}
 
     def load(self, records: list[t.NodeRecord], drains: dict[bytes, bytes], at: Moment) -> None:

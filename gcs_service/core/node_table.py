@@ -47,6 +47,7 @@ class NodeTable:
         self._alive: dict[bytes, NodeEntry] = {}
         self._dead: dict[bytes, NodeEntry] = {}
         self._by_address: dict[str, bytes] = {}
+        self._schedulers: dict[bytes, NodeEntry] = {}
 
     @property
     def alive_count(self) -> int:
@@ -88,6 +89,8 @@ class NodeTable:
             self._alive[record.node_id] = entry
         else:
             entry.record, entry.session, entry.snapshot = record, session, snapshot
+        if record.is_scheduler:
+            self._schedulers[record.node_id] = entry
         self._by_address[record.address] = record.node_id
         return entry
 
@@ -114,6 +117,7 @@ class NodeTable:
     ) -> tuple[NodeEntry, list[bytes]]:
         """Moves a node to the dead; also returns the ids that fell off the list."""
         entry = self._alive.pop(node_id)
+        self._schedulers.pop(node_id, None)
         if self._by_address.get(entry.record.address) == node_id:
             del self._by_address[entry.record.address]
         self.change(
@@ -142,8 +146,8 @@ class NodeTable:
 
     def scheduler_address(self) -> str:
         """The agent that picks nodes for others' leases: the oldest one with that role."""
-        for entry in self._alive.values():
-            if entry.record.is_scheduler and entry.session:
+        for entry in self._schedulers.values():
+            if entry.session:
                 return entry.record.address
         return ""
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import gcs_pb2 as g
-from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import resources
@@ -44,26 +42,9 @@ def status_of(core: ControlCore, at: Moment) -> g.GetStatusResponse:
             if count
         },
         tables=_tables(core, len(groups)),
-        demand=_waiting_actors(core),
     )
     _sum_resources(core, groups, response)
     return response
-
-
-def autoscaler_state_of(core: ControlCore, _at: Moment) -> auto.GetClusterResourceStateResponse:
-    """Nodes and groups still to be placed, from one look; pending shapes are added by the shell."""
-    return auto.GetClusterResourceStateResponse(
-        node_states=core.membership.nodes.rows(alive_only=False, limit=limits.NODES_MAX),
-        pending_gang_resource_requests=[
-            auto.GangResourceRequest(
-                placement_group_id=spec.placement_group_id,
-                bundles=[bundle.resources for bundle in spec.bundles],
-                strategy=_short(pg.PlacementStrategy.Name(spec.strategy), "PLACEMENT_STRATEGY_"),
-            )
-            for spec in core.placement.pending()
-        ],
-        cluster_session_name=core.identity.session_name,
-    )
 
 
 def _sum_resources(
@@ -105,18 +86,6 @@ def _pending(group: pg.PlacementGroupRecord) -> g.PendingGroup:
 def _states(groups: list[pg.PlacementGroupRecord]) -> dict[str, int]:
     counts = Counter(pg.PlacementGroupState.Name(group.state) for group in groups)
     return {_short(name, "PLACEMENT_GROUP_STATE_"): counts[name] for name in sorted(counts)}
-
-
-def _waiting_actors(core: ControlCore) -> list[ns.DemandEntry]:
-    return [
-        ns.DemandEntry(
-            resources=request.start.placement_resources,
-            selector=request.scheduling.selector,
-            count=1,
-        )
-        for request in core.detached.waiting()
-        if not request.start.placement_group_id
-    ]
 
 
 def _tables(core: ControlCore, groups: int) -> list[g.TableStatus]:

@@ -12,6 +12,7 @@ ACTOR_SPEC = "actor_spec"
 PLACEMENT_GROUP = "placement_group"
 KV = "kv"
 DRAIN = "drain"
+AUTOSCALER = "autoscaler"
 
 CLUSTER_ID = b"cluster_id"
 EPOCH = b"epoch"
@@ -19,7 +20,11 @@ SESSION_NAME = b"session_name"
 LAST_JOB = b"last_job"
 """Keys of the table `cluster`."""
 
-ALL_TABLES = (CLUSTER, JOB, NODE, ACTOR, ACTOR_SPEC, PLACEMENT_GROUP, KV, DRAIN)
+CONSTRAINT = b"constraint"
+CLUSTER_CONFIG = b"cluster_config"
+"""Keys of the table `autoscaler`."""
+
+ALL_TABLES = (CLUSTER, JOB, NODE, ACTOR, ACTOR_SPEC, PLACEMENT_GROUP, KV, DRAIN, AUTOSCALER)
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from cluster_api.v1 import autoscaler_pb2, gcs_pb2, node_session_pb2, placement_groups_pb2
-from cluster_common.transport import endpoints
+from cluster_common.transport import endpoints, faults
 from cluster_common.transport.task_keeper import TaskKeeper
 from gcs_service import limits
 from gcs_service.core import tables
@@ -31,12 +31,13 @@ from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.reachability import Reachability
 from gcs_service.shell.service_binding import ServiceBinder
 from gcs_service.shell.services.actor_service import ActorService
+from gcs_service.shell.services.autoscaler_service import AutoscalerStateService
 from gcs_service.shell.services.group_service import PlacementGroupService
 from gcs_service.shell.services.job_service import JobService
 from gcs_service.shell.services.kv_service import KvService
 from gcs_service.shell.services.node_service import NodeService
 from gcs_service.shell.services.node_session_service import NodeSessionService
-from gcs_service.shell.services.status_service import AutoscalerStateService, StatusService
+from gcs_service.shell.services.status_service import StatusService
 from gcs_service.shell.session_hub import SessionHub
 from gcs_service.shell.storage.protocol import Storage, StorageError
 
@@ -59,8 +60,10 @@ class ControlService:
         broadcast_table = BroadcastTable(views_to_all=settings.sync_scope == "all")
         self.broadcast = NodeBroadcast(broadcast_table, self._bridge, self.hub)
         dice = random.Random(secrets.randbits(64))  # noqa: S311 - tie-breaking, no secret
-        core = ControlCore(self.identity, dice)
-        self.demand = DemandHost(DemandTable(), self._bridge)
+        core = ControlCore(self.identity, dice, round(settings.ping_interval * 1_000))
+        demand_table = DemandTable(self.identity.first_revision, self.identity.session_name)
+        demand_lane = Lane(self._journal, self._bridge)
+        self.demand = DemandHost(demand_table, demand_lane, self._bridge)
         self._reachability = Reachability(self.tasks)
         self.host = CoreHost(
             core,
@@ -89,7 +92,7 @@ class ControlService:
 
     def _add_services(self) -> None:
         host, hub, broadcast = self.host, self.hub, self.broadcast
-        self._node_sessions = NodeSessionService(host, hub, broadcast, self.demand)
+        self._node_sessions = NodeSessionService(host, hub, broadcast)
         gcs = gcs_pb2.DESCRIPTOR.services_by_name
         sessions = node_session_pb2.DESCRIPTOR.services_by_name
         groups = placement_groups_pb2.DESCRIPTOR.services_by_name
@@ -98,15 +101,17 @@ class ControlService:
         status = StatusService(
             host, self.demand, self.kv, self._executors, self._storage, self.counters
         )
+        nodes = NodeService(host, hub, broadcast, version)
+        autoscaling = AutoscalerStateService(self.demand, nodes.drain_node)
         bound = (
             (sessions["NodeSessionService"], self._node_sessions),
-            (gcs["NodeService"], NodeService(host, hub, broadcast, version)),
+            (gcs["NodeService"], nodes),
             (gcs["KvService"], KvService(self.kv)),
             (gcs["JobService"], JobService(host)),
             (gcs["ActorService"], ActorService(host, hub)),
             (gcs["StatusService"], status),
             (groups["PlacementGroupService"], PlacementGroupService(host, hub)),
-            (autoscaler["AutoscalerStateService"], AutoscalerStateService(host, self.demand)),
+            (autoscaler["AutoscalerStateService"], autoscaling),
         )
         for descriptor, handler in bound:
             self.binder.add(descriptor, handler)
@@ -123,6 +128,7 @@ class ControlService:
         """
         rows = {table: self._storage.load(table) for table in tables.ALL_TABLES}
         self.kv.table.load(rows.pop(tables.KV))
+        self.demand.table.load(rows.pop(tables.AUTOSCALER))
         core = self.host.core
         core.load(rows, clock.now())
         nodes = core.membership.nodes
@@ -131,6 +137,7 @@ class ControlService:
             executor.start()
         self.host.post(core.tick)  # carries out what loading decided
         port = endpoints.bind(self._server, self._settings.host, self._settings.port)
+        faults.be(faults.GCS, port)
         await self._server.start()
         for name in ("", *self.binder.names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -161,5 +168,6 @@ class ControlService:
             "views.out": table.views_out,
             "storage.transactions": self._journal.transactions,
             "storage.rows_written": self._journal.rows_written,
+            "liveness.silence_bound_ms": self.host.core.membership.liveness.silence_bound_ms,
             "liveness.verdicts_put_off": self.host.core.membership.liveness.verdicts_put_off,
         }

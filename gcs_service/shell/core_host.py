@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import structlog
-
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.transport.logs import get_logger
 from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core.control_core import ControlCore
@@ -29,7 +28,7 @@ from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.reachability import Reachability
 from gcs_service.shell.session_hub import SessionHub
 
-log = structlog.get_logger()
+log = get_logger()
 Result = TypeVar("Result")
 
 
@@ -108,6 +107,9 @@ class CoreHost:
     def _carry_out(self) -> None:
         writes: list[Write] = []
         outputs: list[Output] = []
+        demand = self.core.take_demand(clock.now())
+        if demand is not None:
+            self._demand.apply(demand)
         for effect in self.core.take_effects(clock.now()):
             if type(effect) is Write:
                 if outputs and not writes:
@@ -140,7 +142,6 @@ class CoreHost:
         )
         if record.state == t.NODE_STATE_DEAD:
             self._reachability.stop(record.node_id)
-            self._demand.forget(record.node_id)
         self._broadcast.changed(record, effect.scheduler_address)
 
     def _confirm_silence(self, effect: fx.ConfirmSilence, sent: Moment) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import structlog
-
+from cluster_common.transport.logs import get_logger
 from gcs_service import limits
 
-log = structlog.get_logger()
+log = get_logger()
 
 _Item = tuple[int, Callable[..., Any], tuple[Any, ...]]
 

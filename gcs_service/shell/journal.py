@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import structlog
-
+from cluster_common.transport.logs import get_logger
 from gcs_service import limits
 from gcs_service.core.tables import Write
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.loop_bridge import LoopBridge, Output
 from gcs_service.shell.storage.protocol import Storage, StorageError
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Journal:

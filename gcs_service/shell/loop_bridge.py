@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import structlog
-
+from cluster_common.transport.logs import get_logger
 from gcs_service import limits
 
-log = structlog.get_logger()
+log = get_logger()
 
 Output = tuple[Callable[..., Any], tuple[Any, ...]]
 

@@ -9,6 +9,7 @@ import asyncio
 import enum
 from typing import TYPE_CHECKING
 
+from cluster_common.transport import faults
 from cluster_common.transport.task_keeper import TaskKeeper
 from gcs_service import limits
 
@@ -97,6 +98,9 @@ class Reachability:
 async def dial(address: str) -> Dial:
     """Opens and closes one TCP connection to `host:port`."""
     name, _, port = address.rpartition(":")
+    if faults.cuts_address(address):
+        await asyncio.sleep(limits.PROBE_TIMEOUT_MS / 1_000)
+        return Dial.SILENT
     try:
         opening = asyncio.open_connection(name, int(port))
         _, writer = await asyncio.wait_for(opening, limits.PROBE_TIMEOUT_MS / 1_000)

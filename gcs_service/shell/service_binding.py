@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 
+from cluster_common.transport.logs import get_logger
 from gcs_service.core import effects as fx
 from gcs_service.core.effects import Refusal
 
-log = structlog.get_logger()
+log = get_logger()
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 

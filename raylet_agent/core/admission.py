@@ -12,7 +12,7 @@ from cluster_api.v1 import agent_pb2 as a
 from cluster_common import labels, resources
 from raylet_agent import limits
 from raylet_agent.core import answers
-from raylet_agent.core.effects import Effect, SendToOwner
+from raylet_agent.core.effects import Effect, ReportDemand, SendToOwner
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.groups import GroupCommands
 from raylet_agent.core.lease import Lease, LeaseState
@@ -128,6 +128,8 @@ class Admission:
         if lease.request.grant_or_reject:
             if not self._place_here(lease, now_ms, any_selector=True):
                 self._reject(lease)
+            else:
+                self._snapshots.arrivals.took(lease.lease_id, now_ms)
             return
         if self._facts.is_scheduler:
             sent_to = self._scheduler.views.sent_to(lease.lease_id)
@@ -137,8 +139,12 @@ class Admission:
                 self._redirect(lease, sent_to.node_id, sent_to.address, to_scheduler=False)
                 return
             self._exclude(lease, now_ms)
+        came_back = self._snapshots.transit.came_back(lease.lease_id)
         if not self._route(lease, now_ms):
             self._leasing.wait(lease, now_ms)
+        elif came_back:
+            self._left(lease, now_ms)
+            self._out.append(ReportDemand())
 
     def _admit_in_group(self, lease: Lease, now_ms: int) -> None:
         shape = lease.shape
@@ -184,8 +190,15 @@ class Admission:
         """Routes a waiting lease; it leaves the queue if that worked, else it keeps its place."""
         if not self._route(lease, now_ms):
             return False
+        self._left(lease, now_ms)
         self._leasing.unqueue(lease)
         return True
+
+    def _left(self, lease: Lease, now_ms: int) -> None:
+        """A request that counted as demand goes on counting until it is seen where it was sent."""
+        target = self._scheduler.views.sent_to(lease.lease_id)
+        if target is not None:
+            self._snapshots.transit.left(lease, target.node_id, now_ms)
 
     def _room_here(self, lease: Lease, *, any_selector: bool) -> bool:
         shape = lease.shape

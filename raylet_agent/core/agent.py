@@ -16,7 +16,7 @@ from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
 from raylet_agent.core.admission import RETRY, Admission
 from raylet_agent.core.detached import DetachedActors
-from raylet_agent.core.effects import Effect, ReportSnapshot, SendToWorker
+from raylet_agent.core.effects import Effect, ReportDemand, ReportSnapshot, SendToWorker
 from raylet_agent.core.endings import Endings
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.gcs_orders import GcsOrders
@@ -171,7 +171,10 @@ class AgentCore:
         elif kind == DEDUCTION:
             for lease_id in self.views.expired(now_ms):
                 self.views.undo(lease_id)
-            if self.views.deducted():
+            transit = self.snapshots.transit
+            if transit.expire(now_ms):
+                self._out.append(ReportDemand())
+            if self.views.deducted() or len(transit):
                 self._timers.set(DEDUCTION, b"", now_ms + limits.DEDUCTION_MS // 4)
         else:
             assert kind == COUNTS, f"unknown deadline {kind}"

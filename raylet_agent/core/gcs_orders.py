@@ -10,7 +10,13 @@ from cluster_api.v1 import types_pb2 as t
 from raylet_agent.core import answers
 from raylet_agent.core.admission import Admission
 from raylet_agent.core.detached import DetachedActors
-from raylet_agent.core.effects import Effect, ReportSnapshot, SendToGcs, SendToOwner
+from raylet_agent.core.effects import (
+    Effect,
+    ReportDemand,
+    ReportSnapshot,
+    SendToGcs,
+    SendToOwner,
+)
 from raylet_agent.core.endings import Endings
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.groups import GroupCommands
@@ -51,7 +57,7 @@ class GcsOrders:
             "start_detached_actor": self._start_detached,
             "kill_detached_actor": lambda x, now: detached.kill(x.kill_detached_actor, now),
             "owners_died": self._owners_died,
-            "view": lambda x, now: views.received(x.view, now),
+            "view": lambda x, now: self._view(x.view, now),
             "node_change": lambda x, now: self._node_changed(x.node_change, now),
             "drain": lambda x, _now: self._drain(x.drain),
         }
@@ -105,9 +111,16 @@ class GcsOrders:
         self._reserve(item.start_detached_actor.reservation_seq)
         self._detached.start(item.start_detached_actor, now_ms)
 
+    def _view(self, view: n.NodeView, now_ms: int) -> None:
+        self._views.received(view, now_ms)
+        if self._snapshots.transit.arrived(view.snapshot.leases_taken):
+            self._out.append(ReportDemand())
+
     def _owners_died(self, item: n.GcsItem, now_ms: int) -> None:
         for owner_id in item.owners_died.owner_ids:
             self._endings.owner_gone(owner_id, "its process ended", now_ms)
+            if self._snapshots.transit.owner_gone(owner_id):
+                self._out.append(ReportDemand())
 
     def _reserve(self, sequence: int) -> None:
         """The effect of this command, even a refusal, is in every snapshot from now on."""

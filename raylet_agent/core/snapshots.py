@@ -7,8 +7,11 @@ from cluster_api.v1 import types_pb2 as t
 from cluster_common import labels as label_rules
 from raylet_agent import limits
 from raylet_agent.core.facts import NodeFacts
+from raylet_agent.core.lease import Lease
 from raylet_agent.core.lease_queue import LeaseQueue
 from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.shape import Shape
+from raylet_agent.core.transit import Arrivals, Transit
 
 
 class Snapshots:
@@ -29,22 +32,30 @@ class Snapshots:
         self.leases = 0
         self.idle_since_ms = now_ms
         self.now_ms = now_ms
+        self.transit = Transit()
+        self.arrivals = Arrivals()
+        self._was_idle = True
 
     def build(self, *, with_groups: bool = False) -> n.ResourceSnapshot:
         """The node now."""
         self._version += 1
         idle = self.leases == 0 and not any(True for _ in self._ledger.bundles.rows())
+        if idle and not self._was_idle:
+            self.idle_since_ms = self.now_ms
+        self._was_idle = idle
         return n.ResourceSnapshot(
             version=self._version,
             total=t.ResourceSet(amounts=self._ledger.totals(with_groups=with_groups)),
             available=t.ResourceSet(amounts=self._ledger.availables(with_groups=with_groups)),
             devices=self._ledger.device_sets(),
             labels=self._facts.labels,
-            idle_ms=max(0, self.now_ms - self.idle_since_ms) if idle else 0,
+            # 0 means busy: a node that became idle this moment has been so for the shortest time.
+            idle_ms=max(1, self.now_ms - self.idle_since_ms) if idle else 0,
             draining=self._facts.draining,
             applied_reservations=self.applied_reservations,
             workers=self.workers,
             leases=self.leases,
+            leases_taken=self.arrivals.named(self.now_ms),
         )
 
     def demand(self) -> n.DemandReport:
@@ -59,13 +70,22 @@ class Snapshots:
             entries=[
                 n.DemandEntry(
                     resources=t.ResourceSet(amounts=shape.needed()),
-                    selector=t.LabelSelector(terms=head.request.selector.terms),
+                    selector=t.LabelSelector(terms=_terms(shape, head)),
                     count=count,
                     infeasible=head.infeasible,
                 )
                 for count, shape, head in rows[: limits.DEMAND_ENTRIES_MAX]
             ],
+            in_transit=self.transit.report(),
         )
+
+
+def _terms(shape: Shape, head: Lease) -> dict[str, str]:
+    """The selector; work bound to one node says so, for no other node can help."""
+    terms = dict(head.request.selector.terms)
+    if shape.affinity and not shape.affinity_soft:
+        terms[label_rules.NODE_ID_LABEL] = shape.affinity.hex()
+    return terms
 
 
 def node_labels(labels: dict[str, str], node_id: bytes) -> dict[str, str]:

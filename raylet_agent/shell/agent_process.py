@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-import structlog
 import uvloop
 from grpc import aio
 
@@ -23,8 +22,9 @@ from cluster_api.v1 import agent_pb2_grpc
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import ids
+from cluster_common.transport import faults
 from cluster_common.transport.endpoints import bind, make_server
-from cluster_common.transport.logs import set_up_logs
+from cluster_common.transport.logs import get_logger, set_up_logs
 from cluster_common.transport.task_keeper import TaskKeeper
 from cluster_common.worker_start import WorkerStart
 from raylet_agent import exit_codes, limits
@@ -39,7 +39,7 @@ from raylet_agent.shell.host import AgentHost, now_ms
 from raylet_agent.shell.log_pusher import LogPusher
 from raylet_agent.shell.node_session import NodeSession
 
-log = structlog.get_logger()
+log = get_logger()
 
 _STOP_GRACE_S = 0.1
 """Peers get an orderly end of the connection first: cancelling at once makes their gRPC print."""
@@ -128,8 +128,10 @@ class Agent:
 
     async def _start(self, server: aio.Server, port: int) -> NodeSession:
         settings = self._settings
+        facts = self._facts(port)
+        faults.be(facts.node_id.hex(), port)
         core = AgentCore(
-            self._facts(port),
+            facts,
             settings.total,
             new_id=lambda: os.urandom(ids.OWNER_ID_BYTES),
             random=Random(os.urandom(8)),  # noqa: S311 - a choice among equals, no secret

@@ -7,20 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
-import structlog
 from grpc import aio
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import agent_pb2_grpc
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.transport import faults
+from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox
 from raylet_agent.core import answers
 from raylet_agent.core.worker_pool import WorkerState
 from raylet_agent.shell.host import AgentHost, Stream, now_ms
+from raylet_agent.shell.session_faults import Released, SessionFaults
 from raylet_agent.shell.streams import serve_frames
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
@@ -29,6 +31,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     def __init__(self, host: AgentHost, stop: Callable[[str], None]) -> None:
         self._host = host
         self._stop = stop
+        ordered = faults.active()
+        self._faults = None if ordered is None else SessionFaults(ordered)
 
     async def LeaseSession(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
         self, _requests: object, context: aio.ServicerContext[a.OwnerFrame, a.LeaseFrame]
@@ -71,10 +75,13 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     ) -> None:
         host, owner_id = self._host, opening.owner_id
 
-        async def write(batch: Sequence[a.LeaseItem]) -> None:
-            await context.write(a.LeaseFrame(items=batch))
+        async def write(batch: Sequence[Any]) -> None:
+            if self._faults is not None:
+                batch = self._faults.answered(batch, outbox.put)
+            if batch:
+                await context.write(a.LeaseFrame(items=batch))
 
-        outbox: Outbox[a.LeaseItem] = Outbox(write)
+        outbox: Outbox[a.LeaseItem | Released] = Outbox(write)
         earlier = host.sessions.get(owner_id)
         if earlier is not None:
             earlier.end()
@@ -92,6 +99,20 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
                 host.run_effects()
 
     def _owner_items(self, owner_id: bytes, items: Sequence[a.OwnerItem]) -> None:
+        if self._faults is not None:
+            items = self._faults.asked(
+                items,
+                lambda item: self._take(owner_id, [item]),
+                lambda item: self._answer(owner_id, item),
+            )
+        self._take(owner_id, items)
+
+    def _answer(self, owner_id: bytes, item: a.LeaseItem) -> None:
+        stream = self._host.sessions.get(owner_id)
+        if stream is not None:
+            stream.outbox.put(item)
+
+    def _take(self, owner_id: bytes, items: Sequence[a.OwnerItem]) -> None:
         self._host.core.owner_items(owner_id, items, now_ms())
         self._host.run_effects()
 

@@ -8,8 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-import structlog
-
+from cluster_common.transport.logs import get_logger
 from cluster_common.worker_start import WorkerStart
 from raylet_agent.shell.fork_messages import (
     PACKET_BYTES_MAX,
@@ -22,7 +21,7 @@ from raylet_agent.shell.fork_messages import (
     encode,
 )
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ForkClient:

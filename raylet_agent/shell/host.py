@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
+from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox, OutboxOverflowError
 from cluster_common.transport.task_keeper import TaskKeeper
 from cluster_common.worker_start import WorkerStart
@@ -22,9 +21,10 @@ from raylet_agent.shell.fork_client import ForkClient
 from raylet_agent.shell.fork_messages import Report, Spawned
 from raylet_agent.shell.log_pusher import LogPusher
 from raylet_agent.shell.owner_probe import listens
+from raylet_agent.shell.session_faults import Released
 from raylet_agent.shell.worker_output import WorkerOutput
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def now_ms() -> int:
@@ -61,7 +61,7 @@ class AgentHost:
         self.forks: ForkClient
         self.sessions: dict[bytes, Stream] = {}
         self.links: dict[bytes, Stream] = {}
-        self.gcs: Outbox[n.AgentItem | str] | None = None
+        self.gcs: Outbox[n.AgentItem | Released | str] | None = None
         self.keep_for_gcs: Callable[[n.AgentItem], None]
         self.break_gcs: Callable[[], object]
         self._outputs: dict[bytes, WorkerOutput] = {}

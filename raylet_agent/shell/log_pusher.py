@@ -6,15 +6,15 @@ import asyncio
 from collections import deque
 
 import grpc
-import structlog
 
 from cluster_api.v1 import core_worker_pb2 as c
 from cluster_api.v1 import core_worker_pb2_grpc
 from cluster_common.transport.endpoints import make_channel
+from cluster_common.transport.logs import get_logger
 from cluster_common.transport.task_keeper import TaskKeeper
 from raylet_agent import limits
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class _Driver:

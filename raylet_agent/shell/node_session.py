@@ -10,16 +10,18 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
-import structlog
 
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import node_session_pb2_grpc
+from cluster_common.transport import faults
 from cluster_common.transport.endpoints import make_channel
+from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox
 from raylet_agent import exit_codes, limits
 from raylet_agent.shell.host import AgentHost, now_ms
+from raylet_agent.shell.session_faults import Released, SessionFaults
 
-log = structlog.get_logger()
+log = get_logger()
 
 _RESENT_ITEMS_MAX = 1_000
 _RESENT_AGE_S = 30.0
@@ -38,18 +40,26 @@ class NodeSession:
         host: the core's host.
         reconnect_timeout_s: after this long without the GCS the agent gives up.
         on_registered: told at each welcome.
+        connect: opens a stream, for several agents on one connection; None: a channel of its own.
     """
 
     def __init__(
-        self, host: AgentHost, reconnect_timeout_s: float, on_registered: Callable[[], None]
+        self,
+        host: AgentHost,
+        reconnect_timeout_s: float,
+        on_registered: Callable[[], None],
+        connect: Callable[[], Any] | None = None,
     ) -> None:
         self._host = host
         self._reconnect_timeout_s = reconnect_timeout_s
         self._on_registered = on_registered
+        self._connect = connect
         self._incarnation = 0
         self._revision = 0
         self._recent: deque[tuple[float, n.AgentItem]] = deque(maxlen=_RESENT_ITEMS_MAX)
-        self._outbox: Outbox[n.AgentItem | str] | None = None
+        self._outbox: Outbox[n.AgentItem | Released | str] | None = None
+        ordered = faults.active()
+        self._faults = None if ordered is None else SessionFaults(ordered)
         self._joined = False
         self._leaving = False
         self._broken_here = False
@@ -58,45 +68,50 @@ class NodeSession:
 
     async def run(self) -> int:
         """Until the node is refused or the GCS is away for too long; returns the exit code."""
+        if self._connect is not None:
+            return await self._keep_up(self._connect)
         channel = make_channel(self._host.core.facts.gcs_address)
-        stub = node_session_pb2_grpc.NodeSessionServiceStub(channel)
-        backoff_s = limits.GCS_BACKOFF_MIN_S
-        lost_at = time.monotonic()
         try:
-            while True:
-                self._joined = False
-                try:
-                    await self._one_session(stub)
-                except RefusedByClusterError as error:
-                    if self._leaving:
-                        return exit_codes.OK
-                    log.error("refused_by_cluster", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
-                    return exit_codes.REFUSED
-                except asyncio.CancelledError:
-                    if not self._broken_here:
-                        raise
-                    reason = "broken by the agent itself"
-                except (grpc.RpcError, asyncio.InvalidStateError) as error:
-                    reason = _reason(error)
-                else:
-                    reason = "the GCS closed the session"
-                if self._leaving:
-                    return exit_codes.OK
-                if self._joined:
-                    lost_at, backoff_s = time.monotonic(), limits.GCS_BACKOFF_MIN_S
-                    log.warning("gcs_session_lost", reason=reason)
-                if time.monotonic() - lost_at > self._reconnect_timeout_s:
-                    log.error(
-                        "gcs_unreachable",
-                        address=self._host.core.facts.gcs_address,
-                        seconds=self._reconnect_timeout_s,
-                        reason=reason,
-                    )
-                    return exit_codes.GCS_UNREACHABLE
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(backoff_s * 1.5, limits.GCS_BACKOFF_MAX_S)
+            stub = node_session_pb2_grpc.NodeSessionServiceStub(channel)
+            return await self._keep_up(stub.Connect)
         finally:
             await channel.close()
+
+    async def _keep_up(self, connect: Callable[[], Any]) -> int:
+        backoff_s = limits.GCS_BACKOFF_MIN_S
+        lost_at = time.monotonic()
+        while True:
+            self._joined = False
+            try:
+                await self._one_session(connect)
+            except RefusedByClusterError as error:
+                if self._leaving:
+                    return exit_codes.OK
+                log.error("refused_by_cluster", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
+                return exit_codes.REFUSED
+            except asyncio.CancelledError:
+                if not self._broken_here:
+                    raise
+                reason = "broken by the agent itself"
+            except (grpc.RpcError, asyncio.InvalidStateError) as error:
+                reason = _reason(error)
+            else:
+                reason = "the GCS closed the session"
+            if self._leaving:
+                return exit_codes.OK
+            if self._joined:
+                lost_at, backoff_s = time.monotonic(), limits.GCS_BACKOFF_MIN_S
+                log.warning("gcs_session_lost", reason=reason)
+            if time.monotonic() - lost_at > self._reconnect_timeout_s:
+                log.error(
+                    "gcs_unreachable",
+                    address=self._host.core.facts.gcs_address,
+                    seconds=self._reconnect_timeout_s,
+                    reason=reason,
+                )
+                return exit_codes.GCS_UNREACHABLE
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 1.5, limits.GCS_BACKOFF_MAX_S)
 
     async def say_goodbye(self, goodbye: n.Goodbye) -> None:
         """Tells the GCS that the end is intended, if it can be told at once."""
@@ -114,10 +129,10 @@ class NodeSession:
         self._broken_here = True
         call.cancel()
 
-    async def _one_session(self, stub: Any) -> None:
+    async def _one_session(self, connect: Callable[[], Any]) -> None:
         core = self._host.core
         self._incarnation += 1
-        call = stub.Connect()
+        call: Any = connect()
         self._broken_here = False
         self._host.break_gcs = lambda: self._break(call)
         try:
@@ -152,10 +167,13 @@ class NodeSession:
         host = self._host
         node_id = host.core.facts.node_id
 
-        async def write(batch: Sequence[n.AgentItem | str]) -> None:
-            await call.write(n.AgentFrame(items=[self._built(item, node_id) for item in batch]))
+        async def write(batch: Sequence[n.AgentItem | Released | str]) -> None:
+            items = [self._built(item, node_id) for item in batch]
+            leaving = [item for item in items if item is not None]
+            if leaving:
+                await call.write(n.AgentFrame(items=leaving))
 
-        outbox: Outbox[n.AgentItem | str] = Outbox(write)
+        outbox: Outbox[n.AgentItem | Released | str] = Outbox(write)
         self._outbox = host.gcs = outbox
         horizon = time.monotonic() - _RESENT_AGE_S
         for sent_at, item in self._recent:
@@ -194,28 +212,59 @@ class NodeSession:
             if item.node_id and item.node_id != node_id:
                 log.warning("item_for_other_node", node=item.node_id.hex())
                 continue
-            kind = item.WhichOneof("item")
-            if kind == "refused":
-                raise RefusedByClusterError(f"{item.refused.reason}: {item.refused.message}")
-            if kind == "ping":
-                answer = n.PingAnswer(nonce=item.ping.nonce)
-                if self._outbox is not None:
-                    self._outbox.put(n.AgentItem(ping_answer=answer))
+            if self._faults is not None and self._faults.order(item, self._take_late, self._put):
                 continue
-            if kind == "node_change":
-                self._revision = max(self._revision, item.node_change.node.revision)
-            host.core.gcs_item(item, now_ms())
+            self._take_one(item)
         host.run_effects()
 
-    def _built(self, item: n.AgentItem | str, node_id: bytes) -> n.AgentItem:
-        """Snapshots and demand are built when they leave: always the newest state."""
+    def _take_one(self, item: n.GcsItem) -> None:
+        kind = item.WhichOneof("item")
+        if kind == "refused":
+            raise RefusedByClusterError(f"{item.refused.reason}: {item.refused.message}")
+        if kind == "ping":
+            self._answer_ping(item.ping.nonce)
+            return
+        if kind == "node_change":
+            self._revision = max(self._revision, item.node_change.node.revision)
+        self._host.core.gcs_item(item, now_ms())
+
+    def _take_late(self, item: n.GcsItem) -> None:
+        """An item that a test had held."""
+        self._take_one(item)
+        self._host.run_effects()
+
+    def _answer_ping(self, nonce: int) -> None:
+        """Answers after one turn of the loop, which tells how late the loop is."""
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+
+        def answer() -> None:
+            lag_ms = (loop.time() - asked_s) * 1_000
+            self._put(n.AgentItem(ping_answer=n.PingAnswer(nonce=nonce, loop_lag_ms=lag_ms)))
+
+        loop.call_soon(answer)
+
+    def _put(self, item: n.AgentItem | Released) -> None:
+        if self._outbox is not None:
+            self._outbox.put(item)
+
+    def _built(self, item: n.AgentItem | Released | str, node_id: bytes) -> n.AgentItem | None:
+        """Snapshots and demand are built when they leave: always the newest state.
+
+        None: a test holds the item back.
+        """
+        if isinstance(item, Released):
+            assert isinstance(item.item, n.AgentItem)
+            return item.item
         if item == "snapshot":
             self._host.core.snapshots.now_ms = now_ms()
-            return n.AgentItem(node_id=node_id, snapshot=self._host.core.snapshots.build())
-        if item == "demand":
-            return n.AgentItem(node_id=node_id, demand=self._host.core.snapshots.demand())
+            item = n.AgentItem(snapshot=self._host.core.snapshots.build())
+        elif item == "demand":
+            item = n.AgentItem(demand=self._host.core.snapshots.demand())
         assert isinstance(item, n.AgentItem)
         item.node_id = node_id
+        if self._faults is not None and self._faults.report(item, self._put):
+            return None
         return item
 
     def _keep(self, item: n.AgentItem) -> None:

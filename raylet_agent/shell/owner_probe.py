@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from cluster_common.transport import faults
+
 _CONNECT_TIMEOUT_S = 2.0
 
 
@@ -12,6 +14,8 @@ async def listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         return False
+    if faults.cuts_address(address):
+        return True
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))

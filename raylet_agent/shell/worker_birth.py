@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
-from cluster_common.transport import auth
+from cluster_common.transport import auth, faults
 from cluster_common.worker_start import WorkerStart
 from raylet_agent.shell import process_control
 
@@ -46,6 +46,9 @@ def be_worker(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process_control.die_with_parent(signal.SIGKILL, parent_pid)
     _take_streams(descriptors)
+    # Before the user's variables: no job can switch faults on.
+    faults.forget()
+    faults.active()
     os.environ.update(start.env)
     os.environ[WORKER_VARIABLE] = start.worker_id.hex()
     if start.env:

@@ -76,3 +76,6 @@ EXPLAINERS_MAX = 64
 
 BLOCKED_BY_MAX = 16
 """Groups named in an explanation as holders of what another one needs."""
+
+REASON_NOTES_MAX = 256
+"""Equal groups whose demand is written anew when the reason why they wait becomes another one."""

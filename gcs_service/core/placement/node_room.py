@@ -55,6 +55,7 @@ class NodeRoom:
         "repeat_at_ms",
         "reservations",
         "room_class",
+        "singles",
         "snapshot_version",
         "suspect_sequence",
         "suspect_until_ms",
@@ -83,6 +84,8 @@ class NodeRoom:
         self.applied = 0
         self.next_sequence = 1
         self.reservations: dict[int, Reservation] = {}
+        self.singles: dict[int, None] = {}
+        """Reservations that are no bundle's, by number, until covered."""
 
     @property
     def draining(self) -> bool:
@@ -119,6 +122,7 @@ class NodeRoom:
         self.applied = 0
         self.next_sequence = 1
         self.reservations.clear()
+        self.singles.clear()
 
     def report(self, snapshot: ns.ResourceSnapshot) -> bool:
         """Takes a newer snapshot; False for one that is not newer."""
@@ -131,6 +135,7 @@ class NodeRoom:
         covered = [number for number in self.reservations if number <= self.applied]
         for number in covered:
             del self.reservations[number]
+            self.singles.pop(number, None)
         self._recount()
         return True
 

@@ -352,6 +352,27 @@ class PlacementCore:
         """Nodes that stored groups name and that have not joined since the restart."""
         return [node.node_id for node in self._state.nodes.values() if not node.joined]
 
+    # ---- for demand
+
+    def room_of(self, node_id: bytes) -> Mapping[str, int]:
+        """Free room of a node as decisions see it; not to be changed."""
+        node = self._state.nodes.get(node_id)
+        return {} if node is None else node.room_class.room
+
+    def take_touched_nodes(self) -> dict[bytes, None]:
+        """Nodes whose room may have changed since the last call."""
+        touched, self._state.touched = self._state.touched, {}
+        return touched
+
+    def take_changed_waits(self) -> dict[bytes, Group | None]:
+        """Groups that began, ceased or go on to wait differently; None: it waits no more."""
+        changed, self._state.waiting.changed = self._state.waiting.changed, {}
+        groups = self._state.groups
+        return {
+            group_id: group if group_id in groups and _waits(group) else None
+            for group_id, group in changed.items()
+        }
+
     def ledger(self, node_id: bytes) -> NodeLedgerView | None:
         """What the GCS believes about the node's room (`shoal check-ledger`)."""
         node = self._state.nodes.get(node_id)
@@ -370,6 +391,7 @@ class PlacementCore:
         if node is None or not node.connected:
             return 0
         number = node.reserve(state.table.intern(resources), checked=False)
+        node.singles[number] = None
         state.room_taken(node)
         return number
 
@@ -380,7 +402,14 @@ class PlacementCore:
         """
         self._begin(now_ms)
         node = self._state.nodes.get(node_id)
-        if node is not None and node.connected:
+        if node is not None and node.connected and reservation_seq in node.singles:
+            # A number of an earlier session may be a bundle's number now: that one stays.
+            del node.singles[reservation_seq]
             node.refused(reservation_seq)
             self._state.room_changed(node)
         return self._end()
+
+
+def _waits(group: Group) -> bool:
+    """Whether it has no place and none is being prepared."""
+    return group.parked or group.wait_class is not None

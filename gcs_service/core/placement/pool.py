@@ -94,10 +94,13 @@ class DomainTable:
 
     def add(self, node: NodeRoom, room: RoomClass) -> None:
         """The node came. Without one of the labels it is in no domain."""
-        labels = node.labels
-        if any(label not in labels for label in self.key):
-            return
-        value = tuple(labels[label] for label in self.key)
+        values: list[str] = []
+        for label in self.key:
+            found = node.labels.get(label)
+            if found is None:
+                return
+            values.append(found)
+        value = tuple(values)
         self._value_of[node] = value
         space = self.spaces.get(value)
         if space is None:

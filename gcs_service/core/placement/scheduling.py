@@ -9,7 +9,7 @@ from gcs_service.core.placement.availability_index import AvailabilityIndex
 from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.fairness import Fairness
 from gcs_service.core.placement.group import Group
-from gcs_service.core.placement.limits import GIVE_BACK_WAIT_MS
+from gcs_service.core.placement.limits import GIVE_BACK_WAIT_MS, REASON_NOTES_MAX
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.plan import NO_ROOM, Plan, Shortfall
 from gcs_service.core.placement.request import Shape
@@ -67,6 +67,7 @@ class Scheduling:
             self.queue(group)
             return
         group.parked = True
+        state.waiting.changed[group.group_id] = group
         group.retry_at_ms = state.now_ms + GIVE_BACK_WAIT_MS
         state.timers.arm(group.retry_at_ms, TimerKind.RETRY, group.group_id)
 
@@ -93,6 +94,7 @@ class Scheduling:
     def withdraw(self, group: Group) -> None:
         """The group wants no place any more."""
         group.parked = False
+        self._state.waiting.changed[group.group_id] = group
         self._state.waiting.leave(group)
         if self._state.claimant is group:
             self.fairness.release()
@@ -131,8 +133,11 @@ class Scheduling:
         group = wait.head
         before = group.reason
         group.reason, group.message = self.judge(wait, shortfall)
-        if group.reason != before and group.version:
-            self._state.tell(group)
+        if group.reason != before:
+            for other in wait.groups[:REASON_NOTES_MAX]:
+                self._state.waiting.changed[other.group_id] = other
+            if group.version:
+                self._state.tell(group)
 
     def judge(self, wait: WaitClass, shortfall: Shortfall) -> tuple[str, str]:
         """(token, sentence) for a class that does not fit now."""

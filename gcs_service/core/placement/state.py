@@ -38,6 +38,8 @@ class PlacementState:
         self.claimant: Group | None = None
         self.claimed: dict[NodeRoom, None] = {}
         self.out: list[Effect] = []
+        self.touched: dict[bytes, None] = {}
+        """Nodes whose room may be another one since somebody last looked (for demand)."""
         self._nodes_made = 0
         self._groups_made = 0
 
@@ -66,6 +68,7 @@ class PlacementState:
 
     def room_changed(self, node: NodeRoom) -> None:
         """Brings the index up to date and wakes groups for which the node's room grew."""
+        self.touched[node.node_id] = None
         if not node.usable:
             self.index.drop(node)
             claimant = self.claimant
@@ -78,6 +81,7 @@ class PlacementState:
 
     def room_taken(self, node: NodeRoom) -> None:
         """As `room_changed` after a reservation: nobody can fare better."""
+        self.touched[node.node_id] = None
         if node.usable:
             self.index.put(node, node.room_class)
 

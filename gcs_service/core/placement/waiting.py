@@ -78,6 +78,8 @@ class WaitingGroups:
         self._by_amounts: dict[Amounts, dict[Selector, dict[WaitClass, None]]] = {}
         self._dirty: list[tuple[int, int, WaitClass]] = []
         self._count = 0
+        self.changed: dict[bytes, Group] = {}
+        """Groups that began or ceased to wait since somebody last looked (for demand)."""
 
     def __len__(self) -> int:
         return sum(len(wait.groups) for wait in self._classes.values())
@@ -98,6 +100,7 @@ class WaitingGroups:
             wait = self._make(wanted)
         bisect.insort(wait.groups, group, key=lambda one: one.order)
         group.wait_class = wait
+        self.changed[group.group_id] = group
         if try_now and not wait.failed:
             self.wake(wait)
 
@@ -122,6 +125,7 @@ class WaitingGroups:
         if wait is None:
             return
         group.wait_class = None
+        self.changed[group.group_id] = group
         at = bisect.bisect_left(wait.groups, group.order, key=lambda one: one.order)
         assert wait.groups[at] is group, f"group {group.group_id.hex()} is not in its class"
         del wait.groups[at]

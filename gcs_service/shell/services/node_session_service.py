@@ -9,7 +9,6 @@ from grpc import aio
 
 from cluster_api.v1 import node_session_pb2 as ns
 from gcs_service.shell.core_host import CoreHost
-from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.session_hub import SessionHub
 
@@ -17,6 +16,7 @@ _FOR_CORE = frozenset(
     {
         "register",
         "snapshot",
+        "demand",
         "bundle_answer",
         "owner_ended",
         "detached_actor",
@@ -30,13 +30,10 @@ _FOR_CORE = frozenset(
 class NodeSessionService:
     """Routes each item to the executor that owns its subject."""
 
-    def __init__(
-        self, host: CoreHost, hub: SessionHub, broadcast: NodeBroadcast, demand: DemandHost
-    ) -> None:
+    def __init__(self, host: CoreHost, hub: SessionHub, broadcast: NodeBroadcast) -> None:
         self._host = host
         self._hub = hub
         self._broadcast = broadcast
-        self._demand = demand
         self.frames_in = 0
         self.items_in = 0
 
@@ -75,11 +72,8 @@ class NodeSessionService:
             kind = item.WhichOneof("item")
             if kind == "register":
                 node_ids[item.node_id] = None
-                self._demand.forget(item.node_id)
             elif kind == "snapshot":
                 self._broadcast.snapshot(item.node_id, item.snapshot)
-            elif kind == "demand":
-                self._demand.report(item.node_id, item.demand)
             if kind in _FOR_CORE:
                 for_core.append(item)
         if for_core:

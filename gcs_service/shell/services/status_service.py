@@ -1,15 +1,14 @@
-"""StatusService and AutoscalerStateService: one look at the core, then demand and meters."""
+"""StatusService: one look at the core, then demand and meters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import gcs_pb2 as g
 from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.moment import Moment
-from gcs_service.core.status_report import autoscaler_state_of, status_of
+from gcs_service.core.status_report import status_of
 from gcs_service.shell.core_host import CoreHost
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
@@ -58,39 +57,22 @@ class StatusService:
                 rows_max=0,
             )
         )
+        demand = self._demand.table
+        response.tables.extend(
+            g.TableStatus(name=name, rows=rows, rows_max=most)
+            for name, rows, most in (
+                ("demand_report", len(demand), limits.NODES_MAX),
+                ("demand_node_dead", len(demand.dead), limits.DEAD_NODES_MAX),
+                (
+                    "demand_constraint",
+                    len(demand.constraint.resource_requests),
+                    limits.CONSTRAINT_ROWS_MAX,
+                ),
+            )
+        )
         if request.verbose:
             size = self._storage.size_bytes()
             response.tables.append(g.TableStatus(name="storage", bytes=size))
-        return response
-
-
-class AutoscalerStateService:
-    """What an autoscaler needs; field names as in Ray's autoscaler v2."""
-
-    def __init__(self, host: CoreHost, demand: DemandHost) -> None:
-        self._host = host
-        self._demand = demand
-
-    async def get_cluster_resource_state(
-        self, _request: auto.GetClusterResourceStateRequest
-    ) -> auto.GetClusterResourceStateResponse:
-        """One versioned snapshot."""
-
-        def from_core(at: Moment) -> auto.GetClusterResourceStateResponse:
-            return autoscaler_state_of(self._host.core, at)
-
-        response = await self._host.ask(from_core)
-        entries = await self._demand.ask(self._demand.table.entries)
-        response.cluster_resource_state_version = self._demand.table.version
-        response.pending_resource_requests.extend(
-            auto.ResourceRequestByCount(
-                request=entry.resources,
-                selector=entry.selector,
-                count=entry.count,
-                infeasible=entry.infeasible,
-            )
-            for entry in entries[: limits.LIST_ROWS_MAX]
-        )
         return response
 
 

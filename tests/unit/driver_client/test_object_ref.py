@@ -64,6 +64,25 @@ def test_many_drops_wake_the_io_thread_and_few_do_not():
     assert woken == [object_ref.limits.DROPPED_REFERENCES_MAX + 1]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: setattr(entry, "actor", b"a"),
+        lambda entry: setattr(entry, "contained", []),
+        lambda entry: setattr(entry, "data", b"x" * (1 << 20)),
+        lambda entry: setattr(entry, "key", b"borrowed"),
+    ],
+    ids=["an actor", "holds others", "large", "borrowed"],
+)
+def test_a_drop_that_others_wait_for_wakes_at_once(change):
+    woken = []
+    object_ref.wake_io = lambda: woken.append(True)
+    reference, entry = pending()
+    change(entry)
+    del reference
+    assert woken == [True]
+
+
 def test_a_future_gets_the_value_or_the_error():
     reference, entry = pending()
     future = reference.future()

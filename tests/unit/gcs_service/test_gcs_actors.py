@@ -9,6 +9,7 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core import tables
+from gcs_service.core.status_report import status_of
 from tests.unit.gcs_service.control_rig import (
     CLUSTER,
     DRIVER,
@@ -397,3 +398,13 @@ def test_an_actor_that_waited_still_waits_after_a_restart(rig):
 def test_an_actor_nobody_knows_is_killed_where_it_is_held(rig):
     rig.join(A, 1, detached=[held(77)])
     assert [kill.actor_id for kill in rig.items(1, "kill_detached_actor")] == [actor_id(77)]
+
+
+def test_what_waits_is_demand_and_says_when_no_node_could_ever_hold_it(rig):
+    rig.join(A, 1, cpus=4)
+    create(rig, detached(1, cpus=9))
+    create(rig, detached(2, cpus=4))
+    create(rig, detached(3, cpus=4))
+    demand = status_of(rig.core, rig.at()).demand
+    rows = [(e.resources.amounts["CPU"], e.infeasible) for e in demand]
+    assert rows == [(90_000, True), (40_000, False)]

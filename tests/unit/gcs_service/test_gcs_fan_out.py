@@ -6,7 +6,6 @@ from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core.broadcast_table import BroadcastTable
-from gcs_service.core.demand_table import DemandTable
 from gcs_service.core.effects import NodeSessionOpened
 from gcs_service.core.watchers import Watchers
 
@@ -106,25 +105,6 @@ def test_a_watcher_that_left_is_told_nothing():
     assert table.changed(node(A, 1), "")[0].sessions == [7]
     table.unwatch(7)
     assert table.changed(node(A, 2), "") == []
-
-
-def test_demand_is_summed_over_nodes_and_replaced_by_newer_reports():
-    table = DemandTable()
-
-    def entry(count, **fields):
-        resources = t.ResourceSet(amounts={"CPU": 10_000})
-        return ns.DemandEntry(resources=resources, count=count, **fields)
-
-    table.report(A, ns.DemandReport(version=1, entries=[entry(3)]))
-    table.report(B, ns.DemandReport(version=1, entries=[entry(4), entry(1, infeasible=True)]))
-    assert [(e.count, e.infeasible) for e in table.entries()] == [(7, False), (1, True)]
-    table.report(A, ns.DemandReport(version=2))
-    table.report(A, ns.DemandReport(version=1, entries=[entry(9)]))
-    assert table.entries()[0].count == 4
-    version = table.version
-    table.forget(B)
-    assert table.entries() == []
-    assert table.version > version
 
 
 def test_watches_may_precede_their_topic_and_end_with_their_session():

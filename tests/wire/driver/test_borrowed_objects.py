@@ -192,3 +192,61 @@ def borrowed_in_list(reference):
 
 def hand_back(references):
     return references
+
+
+def test_an_entry_that_comes_back_beside_a_newer_one_follows_it(rig):
+    """A thread takes one more reference just when the last one is swept; another reads it anew."""
+    kept, entry = rig.put("ignored")
+    entry.state = entries.PENDING
+    first = borrow(rig, entry)
+    old = entry_of(first)
+    settled(rig)
+    late = object_ref.another(old)  # counted only after the drop below
+    counted = object_ref.changes.pop()
+    del first
+    sweep(rig)
+    assert rig.worker.ownership.borrowed == {}
+    second = borrow(rig, entry)
+    object_ref.changes.append(counted)
+    sweep(rig)
+    assert rig.worker.ownership.borrowed == {entry.object_id: entry_of(second)}
+    entry.complete(serialization.dumps("late"), entries.VALUE)
+    assert value(rig, second) == "late"
+    assert value(rig, late) == "late"
+    del second
+    sweep(rig)
+    assert entry.object_id in rig.worker.ownership.borrowed, "the follower keeps it"
+    del late
+    sweep(rig)
+    until(lambda: not entry.borrowers, "both are gone")
+    del kept
+
+
+def test_an_entry_that_comes_back_alone_is_borrowed_again(rig):
+    kept, entry = rig.put("v")
+    first = borrow(rig, entry)
+    settled(rig)
+    late = object_ref.another(entry_of(first))
+    counted = object_ref.changes.pop()
+    del first
+    sweep(rig)
+    object_ref.changes.append(counted)
+    sweep(rig)
+    settled(rig)
+    assert entry.borrowers == {rig.worker.owner_id}
+    assert value(rig, late) == "v"
+    del kept
+
+
+def test_a_drop_and_a_new_reading_before_the_owners_word_leave_it_borrowed(rig):
+    kept, entry = rig.put("v")
+    first = borrow(rig, entry)
+    del first
+    sweep(rig)
+    again = borrow(rig, entry)
+    settled(rig)
+    assert entry.borrowers == {rig.worker.owner_id}
+    del again
+    sweep(rig)
+    until(lambda: not entry.borrowers, "the borrower lets go")
+    del kept

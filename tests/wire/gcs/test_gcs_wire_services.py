@@ -143,7 +143,8 @@ async def test_status_shows_executors_tables_and_sums(gcs):
     assert status.total.amounts["CPU"] == status.available.amounts["CPU"] == 40_000
     assert status.demand[0].count == 3
     assert {"node", "kv", "actor", "placement_group"} <= {table.name for table in status.tables}
-    state = await gcs.autoscaler.GetClusterResourceState(auto.GetClusterResourceStateRequest())
+    answer = await gcs.autoscaler.GetClusterResourceState(auto.GetClusterResourceStateRequest())
+    state = answer.cluster_resource_state
     assert [r.count for r in state.pending_resource_requests] == [3]
     assert len(state.node_states) == 1
 

@@ -62,3 +62,14 @@ def test_a_single_reservation_ends_when_a_snapshot_covers_it(world):
     assert (ledger.uncovered, ledger.room) == (0, {"CPU": 10_000})
     world.carry_out(world.core.release(a.node_id, number, world.now_ms))
     assert world.core.ledger(a.node_id) == ledger
+
+
+def test_a_release_of_an_earlier_session_does_not_touch_a_bundles_reservation(world):
+    a = world.add("a", {"CPU": 4})
+    number = world.core.reserve(a.node_id, units({"CPU": 3}))
+    world.cut(a)
+    world.connect(a)
+    world.create(1, [{"CPU": 2}], STRICT_PACK)
+    world.carry_out(world.core.release(a.node_id, number, world.now_ms))
+    assert world.core.ledger(a.node_id).room == {"CPU": 20_000}
+    world.settle()
