@@ -14,7 +14,7 @@ from cluster_common import ids
 from driver_client import exceptions, object_ref, process
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.core.call import CallTemplate
+from driver_client.core.call import CallTemplate, returns_of
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
@@ -101,7 +101,10 @@ class ActorMethod:
         template = _template(
             old.method_name,
             {
-                "num_returns": old.num_returns,
+                "num_returns": (
+                    "streaming" if old.streaming else "dynamic" if old.dynamic else old.num_returns
+                ),
+                "_generator_backpressure_num_objects": old.backpressure or None,
                 "max_task_retries": old.max_retries,
                 "retry_exceptions": old.retry_exceptions,
                 "concurrency_group": old.concurrency_group,
@@ -127,12 +130,12 @@ def _template(
     name: str, options: dict[str, Any], default_retries: int, call_name: str
 ) -> CallTemplate:
     retries = options.get("max_task_retries")
-    returns = options.get("num_returns")
     rule: Any = options.get("retry_exceptions") or False
     return CallTemplate(
         method_name=name,
         call_name=call_name,
-        num_returns=1 if returns is None else returns,
+        **returns_of(options.get("num_returns")),
+        backpressure=options.get("_generator_backpressure_num_objects") or 0,
         max_retries=default_retries if retries is None else retries,
         retry_exceptions=tuple(rule) if is_list(rule) else rule,
         concurrency_group=options.get("concurrency_group") or "",
@@ -251,6 +254,8 @@ def methods_of(class_: type) -> tuple[dict[str, dict[str, Any]], bool]:
         if name.startswith("__") and (not inspect.isfunction(member) or name == "__init__"):
             continue
         methods[name] = dict(getattr(member, "__shoal_method__", {}))
+        if inspect.isgeneratorfunction(member) or inspect.isasyncgenfunction(member):
+            methods[name].setdefault("num_returns", "streaming")
         is_async = is_async or inspect.iscoroutinefunction(member)
         is_async = is_async or inspect.isasyncgenfunction(member)
     return methods, is_async

@@ -14,6 +14,7 @@ from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef, entry_of, open_entry
+from driver_client.object_ref_generator import ObjectRefGenerator
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
@@ -185,6 +186,28 @@ async def _kill_at_gcs(runtime: Runtime, actor_id: bytes, *, no_restart: bool) -
     link = runtime.gcs()
     request = gcs.GcsKillActorRequest(actor_id=actor_id, no_restart=no_restart)
     await link.call(link.actors.KillActor, request)
+
+
+def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancels the call that makes a reference; `get` on it then raises TaskCancelledError.
+
+    A task that runs gets a KeyboardInterrupt; with `force` its worker is killed
+    (WorkerCrashedError).
+    A coroutine of an async actor is cancelled; other actor calls only while they wait. With
+    `recursive`, what the call submitted is cancelled too. A call that is over is left alone.
+
+    Raises:
+        TypeError: not a reference.
+        ValueError: `force` on an actor call.
+    """
+    if isinstance(ref, ObjectRefGenerator):
+        ref = ref.completed()
+    if not isinstance(ref, ObjectRef):
+        raise TypeError(f"cancel takes an ObjectRef, not {_kind(ref)}")
+    entry = entry_of(ref)
+    if force and entry.is_actor_call:
+        raise ValueError("force=True is not allowed for actor calls: use shoal.kill on the actor")
+    process.get_runtime().cancel(entry, force=force, recursive=recursive)
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from driver_client import exceptions, limits
 from driver_client.core.call import CallExtra
 from driver_client.object_ref import AnyRef
 from driver_client.objects import serialization
@@ -17,6 +18,7 @@ def pack(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, CallExtr
 
     Raises:
         TypeError: an argument cannot be pickled; names it.
+        ObjectStoreFullError: the arguments are too large together.
     """
     if not args and not kwargs:
         return b"", None
@@ -35,6 +37,11 @@ def pack(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, CallExtr
         payload, contained = serialization.dumps_with_references((args, kwargs))
     except Exception as error:
         raise TypeError(_unpicklable(args, kwargs, error)) from error
+    if len(payload) > limits.OBJECT_BYTES_MAX:
+        raise exceptions.ObjectStoreFullError(
+            f"the arguments have {len(payload)} bytes together; at most {limits.OBJECT_BYTES_MAX} "
+            "travel with a call"
+        )
     if not top and not contained:
         return payload, None
     return payload, CallExtra(top, contained)

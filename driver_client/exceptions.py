@@ -34,7 +34,26 @@ class RaySystemError(RayError):
 
 
 class RpcError(RayError):
-    """A service could not be reached, or refused."""
+    """A service could not be reached, or refused. `code`: name of gRPC's status, if there is one."""
+
+    def __init__(self, message: str = "", code: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+class KvError(RpcError):
+    """The key-value store refused a value."""
+
+
+class KvQuotaError(KvError):
+    """A namespace of the key-value store is full; others are not concerned."""
+
+
+class KvTooLargeError(KvError, ValueError):
+    """A key or value is larger than the key-value store takes."""
 
 
 class AuthenticationError(RayError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from driver_client import limits, process, strategies
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.core.call import CallTemplate, FunctionBody, function_body
+from driver_client.core.call import CallTemplate, FunctionBody, function_body, returns_of
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef
@@ -62,11 +63,18 @@ class RemoteFunction(Generic[P, R]):
         assert self._key is not None, "prepared above"
         assert self._template is not None, "prepared above"
         payload, extra = pack(args, kwargs)
-        return runtime.submit(self._key, self._template, payload, extra)  # pyright: ignore[reportReturnType]
+        return runtime.submit(self._key, self._template, payload, extra)
 
     def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The call as data, for graph libraries: (remote function, args, kwargs)."""
         return self, args, kwargs
+
+    def _returns(self) -> Any:
+        """Generators stream unless the option says otherwise (RAY_FACTS C1)."""
+        option = self._options.get("num_returns")
+        if option is None and inspect.isgeneratorfunction(self._function):
+            return "streaming"
+        return option
 
     def _prepare(self, runtime: Runtime) -> None:
         options = self._options
@@ -84,12 +92,12 @@ class RemoteFunction(Generic[P, R]):
         if is_list(retry_exceptions):
             retry_exceptions = tuple(retry_exceptions)
         retries = options.get("max_retries")
-        returns = options.get("num_returns")
         self._key = key
         self._template = CallTemplate(
             body=self._body,
             call_name=options.get("name") or self._function.__name__,
-            num_returns=1 if returns is None else returns,
+            **returns_of(self._returns()),
+            backpressure=options.get("_generator_backpressure_num_objects") or 0,
             max_retries=limits.TASK_RETRIES_DEFAULT if retries is None else retries,
             retry_exceptions=retry_exceptions,
             placement_group_id=key.request.placement_group_id,

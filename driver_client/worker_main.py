@@ -64,6 +64,8 @@ class Worker:
             functions,
             exit_process=self.leave,
             actor_named=self._actor_named,
+            children=runtime,
+            kill_process=self._die_at_once,
         )
         self.executor.node_id = start.node_id.hex()
         self.hooks = RuntimeHooks(runtime, print_worker_lines)
@@ -155,6 +157,12 @@ class Worker:
             return
         flush_output()
         os._exit(0)
+
+    @staticmethod
+    def _die_at_once() -> None:
+        """`cancel(force=True)` of the task that runs."""
+        flush_output()
+        os._exit(1)
 
     def _agent_gone(self) -> None:
         flush_output()

@@ -20,6 +20,7 @@ from gcs_service.settings import STORAGES, SYNC_SCOPES, GcsSettings, parse_assig
 from gcs_service.shell import boot
 from gcs_service.shell.control_service import ControlService
 from gcs_service.shell.storage.protocol import StorageError
+from gcs_service.shell.storage.redis_storage import without_password
 
 log = get_logger()
 
@@ -86,7 +87,13 @@ def write_atomically(path: Path, text: str) -> None:
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option("--port", default=0, help="Port to listen on; 0 picks a free one.")
 @click.option("--storage", default="sqlite", type=click.Choice(STORAGES), help="Where tables live.")
-@click.option("--storage-path", default="", help="Folder of the SQLite file.")
+@click.option("--storage-path", default="", help="SQLite's folder or a redis:// URL.")
+@click.option(
+    "--kv-quota",
+    "kv_quota_bytes",
+    default=limits.KV_NAMESPACE_BYTES_MAX,
+    help="Bytes that one namespace of the key-value store may hold.",
+)
 @click.option("--wipe", is_flag=True, help="Forget everything stored: a new cluster begins.")
 @click.option("--port-file", default="", help="Written with host:port when the service answers.")
 @click.option("--session-name", default="", help="Name of the cluster's session, for folders.")
@@ -117,9 +124,10 @@ def main(assignments: tuple[str, ...], **options: object) -> None:
         sys.exit(EXIT_BAD_OPTION)
     raise_descriptor_limit()
     sys.setswitchinterval(limits.SWITCH_INTERVAL_SECONDS)
-    log.info(
-        "gcs_settings", **{name: getattr(settings, name) for name in settings.__struct_fields__}
-    )
+    shown = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    if settings.storage == "redis":
+        shown["storage_path"] = without_password(settings.storage_path)
+    log.info("gcs_settings", **shown)
     try:
         code = uvloop.run(serve(settings))
     except (OSError, StorageError) as error:

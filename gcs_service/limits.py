@@ -5,6 +5,8 @@ from __future__ import annotations
 # ---- nodes
 NODES_MAX = 20_000
 """Nodes alive at once; twice the largest cluster of the scale model."""
+DRAIN_ANSWER_MS_MAX = 2_000
+"""How long a drain waits for the agent's word before it is acknowledged (or refused) without."""
 DEAD_NODES_MAX = 1_000
 """Dead nodes kept for listing and for refusing their sessions; the oldest go first."""
 RECONNECT_WINDOW_MS = 5_000
@@ -17,8 +19,8 @@ PROBE_INTERVAL_MS = 250
 """Between two dials of the same silent address."""
 PING_INTERVAL_MS = 30_000
 """Silence on a node's stream after which it is pinged."""
-PING_LAST_PERCENT = 17
-"""Of the interval, between the last pings before a verdict: 5.1 s."""
+PING_LAST_INTERVAL_MS = 5_000
+"""Between the last pings before a verdict; in proportion when the interval is another one."""
 PINGS_MISSED_MAX = 3
 """Two in a row and a closer third without an answer: dead."""
 VERDICT_LAG_MS_MAX = 500
@@ -41,6 +43,8 @@ KV_KEY_BYTES_MAX = 4_096
 KV_VALUE_BYTES_MAX = 64 << 20
 KV_NAMESPACE_BYTES_MAX = 1 << 30
 """Quota of one namespace, keys and values together."""
+KV_ROWS_MAX = 1_000_000
+"""Rows of all namespaces together: with the smallest rows about 0.5 GB of memory."""
 KV_PURGED_PER_PUT_MAX = 64
 """Expired values removed with one put: nobody waits for a large clean-up."""
 KV_KEYS_LISTED_MAX = 100_000
@@ -65,6 +69,13 @@ LOOP_DRAIN_ITEMS_MAX = 512
 """Outputs carried out on the I/O loop before it looks at its sockets again."""
 JOURNAL_ROWS_MAX = 50_000
 """Rows of one storage transaction."""
+STORE_RETRY_MS = 250
+"""Between two tries to write while the store is lost."""
+STORE_LOST_OUTPUTS_MAX = 200_000
+STORE_LOST_ROWS_MAX = 1_000_000
+"""What may wait for a lost store; beyond them the service ends, and agents state all anew later."""
+REDIS_TIMEOUT_S = 2.0
+"""One round trip to the Redis server; longer means that it is lost."""
 BROADCAST_CHUNK_SESSIONS = 200
 """Streams served in one go by a fan-out; the loop breathes between."""
 NODE_REVISIONS_KEPT = 10_000

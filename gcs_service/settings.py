@@ -6,8 +6,9 @@ import msgspec
 
 from gcs_service import limits
 
-STORAGES = ("sqlite", "memory")
+STORAGES = ("sqlite", "memory", "redis")
 SYNC_SCOPES = ("schedulers", "all")
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 PORT_MAX = 65_535
 PING_INTERVAL_S_MIN = 0.06
 PING_INTERVAL_S_MAX = 3_600.0
@@ -18,7 +19,8 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         port: 0 picks a free one.
-        storage_path: folder of the SQLite file; made when missing.
+        storage_path: folder of the SQLite file, made when missing; or the URL of a Redis database.
+        kv_quota_bytes: what one namespace of the key-value store may hold, keys and values.
         port_file: written with `host:port` when the service answers.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
         sync_scope: who receives views of other nodes.
@@ -31,6 +33,7 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     storage: str = "sqlite"
     storage_path: str = ""
+    kv_quota_bytes: int = limits.KV_NAMESPACE_BYTES_MAX
     wipe: bool = False
     port_file: str = ""
     session_name: str = ""
@@ -48,6 +51,13 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"storage {self.storage!r} is not one of {', '.join(STORAGES)}")
         if self.storage == "sqlite" and not self.storage_path:
             raise ValueError("storage sqlite needs --storage-path, a folder for its file")
+        if self.storage == "redis" and not self.storage_path.startswith(REDIS_SCHEMES):
+            raise ValueError(
+                "storage redis needs --storage-path redis://[user:password@]host:port/database,"
+                " or rediss:// or unix://"
+            )
+        if self.kv_quota_bytes < 1:
+            raise ValueError(f"kv quota of {self.kv_quota_bytes} bytes: at least 1 is needed")
         if self.sync_scope not in SYNC_SCOPES:
             raise ValueError(
                 f"sync scope {self.sync_scope!r} is not one of {', '.join(SYNC_SCOPES)}"

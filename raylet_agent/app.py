@@ -22,6 +22,9 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _EPILOG = """Exit codes: 0 stopped, 1 failed, 2 wrong option, 3 refused by the cluster, 4 the GCS
 could not be reached for gcs_reconnect_timeout_s, 5 the fork server was lost.
 
+SIGTERM drains the node: nothing new, what runs has stop_grace_s; a second one, or SIGINT, ends at
+once.
+
 Example: python -m raylet_agent --gcs-address 127.0.0.1:6380 --num-cpus 4 --labels rack=r1"""
 
 

@@ -28,6 +28,7 @@ import click
 import msgspec
 
 from cluster_common.transport import auth, faults
+from cluster_common.transport.logs import preload as preload_logs
 from raylet_agent import app, limits
 from raylet_agent import settings as s
 from raylet_agent.shell import process_control
@@ -126,7 +127,8 @@ class Launcher:
         poll.unregister(0)
         for pid in self._agents:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+                # Not SIGTERM: whoever ends the launcher wants no node drained.
+                os.kill(pid, signal.SIGINT)
         deadline = time.monotonic() + 2 * limits.STOP_GRACE_S
         while self._agents and time.monotonic() < deadline:
             poll.poll(100)
@@ -194,6 +196,7 @@ def main(**options: Any) -> None:
     names = [name.strip() for part in given for name in part.split(",")]
     try:
         import_modules(tuple(filter(None, names)))
+        preload_logs()
     except ValueError as error:
         click.echo(f"launcher: {error}", err=True)
         sys.exit(2)

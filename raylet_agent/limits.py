@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+STOP_DRAIN_S = 8.0
+"""After SIGTERM what runs has this long, unless `stop_grace_s` says otherwise: container runtimes
+kill after 10 s."""
+
+DRAIN_MARGIN_MS_MAX = 1_000
+DRAIN_MARGIN_SHARE = 10
+"""A drained node ends before its deadline by 1/10 of the time it had, so that the news gets out."""
+
+LAST_WORDS_S = 0.3
+"""At the end of the agent, for owners to hear what became of their leases."""
+
+DRAIN_KILL_MS = 1_000
+"""For killed workers to be gone and told of; then the agent ends whatever is left."""
+
 LEASES_QUEUED_MAX = 200_000
 """Requests that wait on one agent; more are refused: a runaway submitter fails, not the node."""
 

@@ -11,10 +11,12 @@ from cluster_common import labels as label_rules
 from cluster_common import limits as common_limits
 from cluster_common import resources
 from cluster_common.resources import Vector
+from raylet_agent import limits
 
 PORT_MAX = 65_535
 PLAIN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
-TUNABLE = ("gcs_reconnect_timeout_s",)
+TUNABLE = ("gcs_reconnect_timeout_s", "stop_grace_s")
+MAY_BE_ZERO = ("stop_grace_s",)
 DEFAULT_ENTRY = "driver_client.worker_main:run_worker"
 DEFAULT_PRELOAD = ("driver_client.worker_main", "shoal")
 
@@ -30,6 +32,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         port_file: written as JSON {address, node_id, pid} once the GCS took the node in.
         worker_entry: `module:function` that a worker runs.
         preload: modules imported once, before workers are forked.
+        stop_grace_s: after SIGTERM, for what runs to finish; 0 ends at once.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
     """
 
@@ -51,6 +54,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     die_with_parent_fd: int
     log_level: str
     gcs_reconnect_timeout_s: float = 60.0
+    stop_grace_s: float = limits.STOP_DRAIN_S
 
 
 def check_address(what: str, address: str) -> str:
@@ -159,7 +163,8 @@ def parse_tuning(items: tuple[str, ...]) -> dict[str, float]:
             number = float(value)
         except ValueError:
             raise ValueError(f"--set {name} must be a number, not {value!r}") from None
-        if not 0 < number <= 86_400:
-            raise ValueError(f"--set {name} must be above 0 and at most 86400, not {value!r}")
+        if not 0 <= number <= 86_400 or (number == 0 and name not in MAY_BE_ZERO):
+            least = "at least 0" if name in MAY_BE_ZERO else "above 0"
+            raise ValueError(f"--set {name} must be {least} and at most 86400, not {value!r}")
         result[name] = number
     return result

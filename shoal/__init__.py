@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from driver_client.actor_class import ActorClass
 from driver_client.actor_handle import ActorHandle
-from driver_client.api import get, get_actor, kill, put, wait
+from driver_client.api import cancel, get, get_actor, kill, put, wait
 from driver_client.cluster_view import available_resources, cluster_resources, nodes
 from driver_client.object_ref import ObjectRef
+from driver_client.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
 from driver_client.remote_function import RemoteFunction
 from driver_client.runtime_context import RuntimeContext, get_runtime_context
 from shoal import actor, exceptions
@@ -22,12 +23,15 @@ __all__ = [
     "ActorClass",
     "ActorHandle",
     "ClientContext",
+    "DynamicObjectRefGenerator",
     "ObjectRef",
+    "ObjectRefGenerator",
     "RemoteFunction",
     "RuntimeContext",
     "__version__",
     "actor",
     "available_resources",
+    "cancel",
     "cluster_resources",
     "exceptions",
     "get",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,9 +95,17 @@ class AgentProcess:
         """Whether the process runs."""
         return self._process.wait(0) is None
 
-    def stop(self, grace_s: float = child_process.STOP_GRACE_S) -> None:
-        """Orderly end: goodbye to the GCS, workers ended; SIGKILL after `grace_s`."""
-        child_process.stop(self._process, grace_s)
+    def stop(self, grace_s: float = child_process.STOP_GRACE_S, *, drain: bool = False) -> None:
+        """Orderly end: goodbye to the GCS, workers ended; SIGKILL after `grace_s`.
+
+        `drain`: what runs may finish first, within the agent's `stop_grace_s`.
+        """
+        number = signal.SIGTERM if drain else signal.SIGINT
+        child_process.stop(self._process, grace_s, number)
+
+    def send(self, signal_number: int) -> None:
+        """Signals the agent, as an operating system or a test does."""
+        self._process.send(signal_number)
 
     def kill(self) -> None:
         """SIGKILL: what a crashed node looks like. Its workers go with it."""

@@ -110,9 +110,11 @@ class ChildProcess:
             self._lifeline = None
 
 
-def stop(process: ProcessHandle, grace_s: float = STOP_GRACE_S) -> int | None:
-    """SIGTERM, then SIGKILL after `grace_s`; waits for the end and returns the exit status."""
-    process.send(signal.SIGTERM)
+def stop(
+    process: ProcessHandle, grace_s: float = STOP_GRACE_S, signal_number: int = signal.SIGTERM
+) -> int | None:
+    """A polite signal, then SIGKILL after `grace_s`; waits for the end, returns the exit status."""
+    process.send(signal_number)
     status = process.wait(grace_s)
     if status is None:
         process.send(signal.SIGKILL)

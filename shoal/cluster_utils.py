@@ -21,10 +21,13 @@ from shoal import child_process
 from shoal.agent_launcher import AgentLauncher, PendingAgent
 from shoal.agent_process import LOOPBACK, AgentOptions, AgentProcess
 from shoal.faults import Faults
+from shoal.fleet import Fleet
 from shoal.gcs_calls import GcsCalls, node_id_from
 from shoal.ledger_check import LedgerMismatchError, settled_report
 from shoal.processes import GcsOptions, GcsProcess, start_gcs
 from shoal.session_folder import SessionFolder
+
+__all__ = ["Cluster", "ClusterNode", "Fleet"]
 
 _NODE_CPUS = 1
 _NODE_OBJECT_STORE_BYTES = 150 * 1024 * 1024
@@ -80,6 +83,10 @@ class ClusterNode:
         """Orderly end of the agent and its workers."""
         self.wait().stop()
 
+    def send(self, signal_number: int) -> None:
+        """Signals the agent: SIGTERM drains it, SIGSTOP makes it hang."""
+        self.wait().send(signal_number)
+
 
 class Cluster:
     """A GCS and any number of agents. The first node added is the head; it schedules.
@@ -87,7 +94,8 @@ class Cluster:
     Args:
         initialize_head: adds the head at once, with `head_node_args` (those of `add_node`).
         connect: connects this process as a driver at once (needs `initialize_head`).
-        storage: "sqlite" (survives `kill_gcs`) or "memory".
+        storage: "sqlite" (survives `kill_gcs`), "memory", or the URL of a Redis database.
+        kv_quota_bytes: what one namespace of the key-value store may hold; None: the GCS's own.
         env_vars: set for the GCS and every agent.
         ping_interval_s: silence on a node's session after which the GCS pings it; None: its own.
     """
@@ -101,6 +109,7 @@ class Cluster:
         storage: str = "sqlite",
         env_vars: Mapping[str, str] | None = None,
         ping_interval_s: float | None = None,
+        kv_quota_bytes: int | None = None,
     ) -> None:
         if connect and not initialize_head:
             raise ValueError(
@@ -118,6 +127,7 @@ class Cluster:
         fault_wire.configure(self.faults.directory)
         self._ping_interval_s = ping_interval_s
         self._storage = storage
+        self._kv_quota_bytes = kv_quota_bytes
         self._gcs: GcsProcess | None = None
         self._gcs_address = ""
         self._launcher: AgentLauncher | None = None
@@ -289,11 +299,15 @@ class Cluster:
             raise RuntimeError("the GCS is running")
         port = int(self._gcs_address.rpartition(":")[2]) if self._gcs_address else 0
         path = self.session.path / "gcs" if self._storage == "sqlite" else None
+        storage, place = self._storage, path
+        if "://" in storage:
+            storage, place = "redis", storage
         options = GcsOptions(
             host=LOOPBACK,
             port=port,
-            storage=self._storage,
-            storage_path=path,
+            storage=storage,
+            storage_path=place,
+            kv_quota_bytes=self._kv_quota_bytes,
             ping_interval_s=self._ping_interval_s,
         )
         self._gcs = start_gcs(self.session, options, env=self._env)

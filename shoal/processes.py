@@ -40,13 +40,14 @@ _PORT_TRIES_MAX = 3
 class GcsOptions:
     """Flags of `python -m gcs_service`; None leaves the service's own default.
 
-    `storage` is "sqlite" (needs `storage_path`, a folder) or "memory".
+    `storage` is "sqlite" (`storage_path` is a folder), "redis" (it is a URL) or "memory".
     """
 
     host: str = LOOPBACK
     port: int = 0
     storage: str = "memory"
-    storage_path: Path | None = None
+    storage_path: Path | str | None = None
+    kv_quota_bytes: int | None = None
     log_level: str | None = None
     ping_interval_s: float | None = None
     settings: dict[str, str] = field(default_factory=dict[str, str])
@@ -58,6 +59,7 @@ class GcsOptions:
             ("--port", self.port),
             ("--storage", self.storage),
             ("--storage-path", self.storage_path),
+            ("--kv-quota", self.kv_quota_bytes),
             ("--session-name", session_name),
             ("--port-file", port_file),
             ("--log-level", self.log_level),
@@ -210,6 +212,7 @@ def start_local_cluster(
             port=port,
             storage=gcs_options.storage,
             storage_path=gcs_options.storage_path,
+            kv_quota_bytes=gcs_options.kv_quota_bytes,
             log_level=gcs_options.log_level,
             ping_interval_s=gcs_options.ping_interval_s,
             settings=gcs_options.settings,

@@ -81,6 +81,7 @@ class PeerFrame(_message.Message):
     RELEASE_RESULTS_FIELD_NUMBER: _builtins.int
     WATCH_OBJECT_IDS_FIELD_NUMBER: _builtins.int
     CANCEL_RECURSIVE_FIELD_NUMBER: _builtins.int
+    GENERATOR_CONSUMED_FIELD_NUMBER: _builtins.int
     cancel_force: _builtins.bool
     cancel_recursive: _builtins.bool
     @_builtins.property
@@ -111,6 +112,8 @@ class PeerFrame(_message.Message):
     def watch_object_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """tell me when ready (answer: object_states)"""
 
+    @_builtins.property
+    def generator_consumed(self) -> _containers.RepeatedCompositeFieldContainer[Global___GeneratorConsumed]: ...
     def __init__(
         self,
         *,
@@ -125,14 +128,38 @@ class PeerFrame(_message.Message):
         release_results: _abc.Iterable[_builtins.bytes] | None = ...,
         watch_object_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         cancel_recursive: _builtins.bool = ...,
+        generator_consumed: _abc.Iterable[Global___GeneratorConsumed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "create_actor", b"create_actor", "hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrows", b"borrows", "calls", b"calls", "cancel_force", b"cancel_force", "cancel_recursive", b"cancel_recursive", "cancel_task_ids", b"cancel_task_ids", "create_actor", b"create_actor", "functions", b"functions", "hello", b"hello", "release_results", b"release_results", "watch_actor_ids", b"watch_actor_ids", "watch_object_ids", b"watch_object_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrows", b"borrows", "calls", b"calls", "cancel_force", b"cancel_force", "cancel_recursive", b"cancel_recursive", "cancel_task_ids", b"cancel_task_ids", "create_actor", b"create_actor", "functions", b"functions", "generator_consumed", b"generator_consumed", "hello", b"hello", "release_results", b"release_results", "watch_actor_ids", b"watch_actor_ids", "watch_object_ids", b"watch_object_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PeerFrame: _TypeAlias = PeerFrame  # noqa: Y015
+
+@_typing.final
+class GeneratorConsumed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_SEQ_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    task_seq: _builtins.int
+    items: _builtins.int
+    """consumed so far"""
+    def __init__(
+        self,
+        *,
+        task_seq: _builtins.int = ...,
+        items: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "task_seq", b"task_seq"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GeneratorConsumed: _TypeAlias = GeneratorConsumed  # noqa: Y015
 
 @_typing.final
 class PeerHello(_message.Message):
@@ -192,6 +219,8 @@ class FunctionDefinition(_message.Message):
     CALL_NAME_FIELD_NUMBER: _builtins.int
     DYNAMIC_RETURNS_FIELD_NUMBER: _builtins.int
     SOURCE_FILE_FIELD_NUMBER: _builtins.int
+    STREAMING_FIELD_NUMBER: _builtins.int
+    GENERATOR_BACKPRESSURE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """on this stream, made by the sender"""
     hash: _builtins.bytes
@@ -211,6 +240,10 @@ class FunctionDefinition(_message.Message):
     dynamic_returns: _builtins.bool
     source_file: _builtins.str
     """where the code stands, for tracebacks"""
+    streaming: _builtins.bool
+    """a generator: each item is sent when it is made"""
+    generator_backpressure: _builtins.int
+    """items made and not consumed at most; 0: no limit"""
     def __init__(
         self,
         *,
@@ -226,10 +259,12 @@ class FunctionDefinition(_message.Message):
         call_name: _builtins.str = ...,
         dynamic_returns: _builtins.bool = ...,
         source_file: _builtins.str = ...,
+        streaming: _builtins.bool = ...,
+        generator_backpressure: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "hash", b"hash", "index", b"index", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "generator_backpressure", b"generator_backpressure", "hash", b"hash", "index", b"index", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file", "streaming", b"streaming"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

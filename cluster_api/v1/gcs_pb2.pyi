@@ -1409,6 +1409,7 @@ class GetStatusResponse(_message.Message):
     COUNTERS_FIELD_NUMBER: _builtins.int
     JOBS_RUNNING_FIELD_NUMBER: _builtins.int
     STORAGE_FIELD_NUMBER: _builtins.int
+    STORE_PROBLEM_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     cluster_id: _builtins.bytes
     epoch: _builtins.int
@@ -1419,6 +1420,8 @@ class GetStatusResponse(_message.Message):
     nodes_dead: _builtins.int
     jobs_running: _builtins.int
     storage: _builtins.str
+    store_problem: _builtins.str
+    """not empty: the store is lost and writes are refused until it is back"""
     @_builtins.property
     def total(self) -> _types_pb2.ResourceSet: ...
     @_builtins.property
@@ -1471,10 +1474,11 @@ class GetStatusResponse(_message.Message):
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         jobs_running: _builtins.int = ...,
         storage: _builtins.str = ...,
+        store_problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "reserved", b"reserved", "total", b"total", "used", b"used"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actors_by_state", b"actors_by_state", "available", b"available", "cluster_id", b"cluster_id", "counters", b"counters", "demand", b"demand", "epoch", b"epoch", "executors", b"executors", "groups_by_state", b"groups_by_state", "jobs_running", b"jobs_running", "nodes_alive", b"nodes_alive", "nodes_dead", b"nodes_dead", "nodes_draining", b"nodes_draining", "pending_groups", b"pending_groups", "reserved", b"reserved", "session_name", b"session_name", "storage", b"storage", "tables", b"tables", "total", b"total", "uptime_ms", b"uptime_ms", "used", b"used", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actors_by_state", b"actors_by_state", "available", b"available", "cluster_id", b"cluster_id", "counters", b"counters", "demand", b"demand", "epoch", b"epoch", "executors", b"executors", "groups_by_state", b"groups_by_state", "jobs_running", b"jobs_running", "nodes_alive", b"nodes_alive", "nodes_dead", b"nodes_dead", "nodes_draining", b"nodes_draining", "pending_groups", b"pending_groups", "reserved", b"reserved", "session_name", b"session_name", "storage", b"storage", "store_problem", b"store_problem", "tables", b"tables", "total", b"total", "uptime_ms", b"uptime_ms", "used", b"used", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

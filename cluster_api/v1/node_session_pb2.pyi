@@ -726,17 +726,25 @@ class DrainAnswer(_message.Message):
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     message: _builtins.str
+    reason: Global___DrainReason.ValueType
+    """set when the node drains by itself: its process was told to end"""
+    deadline_ms: _builtins.int
+    """wall clock"""
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
         message: _builtins.str = ...,
+        reason: Global___DrainReason.ValueType = ...,
+        deadline_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "deadline_ms", b"deadline_ms", "message", b"message", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -304,6 +304,7 @@ class ActorRecord(_message.Message):
     END_TIME_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
+    PREEMPTED_RESTARTS_FIELD_NUMBER: _builtins.int
     actor_id: _builtins.bytes
     job_id: _builtins.bytes
     owner_id: _builtins.bytes
@@ -328,6 +329,8 @@ class ActorRecord(_message.Message):
     end_time_ms: _builtins.int
     version: _builtins.int
     """per actor, set by its host; a later one replaces an earlier one"""
+    preempted_restarts: _builtins.int
+    """of `restarts`: those that do not use up the budget"""
     @_builtins.property
     def death(self) -> Global___ActorDeath: ...
     @_builtins.property
@@ -357,10 +360,11 @@ class ActorRecord(_message.Message):
         end_time_ms: _builtins.int = ...,
         version: _builtins.int = ...,
         resources: Global___ResourceSet | None = ...,
+        preempted_restarts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["death", b"death", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "class_name", b"class_name", "death", b"death", "detached", b"detached", "end_time_ms", b"end_time_ms", "handle", b"handle", "incarnation", b"incarnation", "job_id", b"job_id", "name", b"name", "namespace", b"namespace", "node_id", b"node_id", "owner_address", b"owner_address", "owner_id", b"owner_id", "pid", b"pid", "placement_group_id", b"placement_group_id", "resources", b"resources", "restarts", b"restarts", "start_time_ms", b"start_time_ms", "state", b"state", "version", b"version", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "class_name", b"class_name", "death", b"death", "detached", b"detached", "end_time_ms", b"end_time_ms", "handle", b"handle", "incarnation", b"incarnation", "job_id", b"job_id", "name", b"name", "namespace", b"namespace", "node_id", b"node_id", "owner_address", b"owner_address", "owner_id", b"owner_id", "pid", b"pid", "placement_group_id", b"placement_group_id", "preempted_restarts", b"preempted_restarts", "resources", b"resources", "restarts", b"restarts", "start_time_ms", b"start_time_ms", "state", b"state", "version", b"version", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,11 @@ def get_logger() -> Logger:
     return Logger()
 
 
+def preload() -> None:
+    """Imports structlog now: before a fork, so that the children share its memory."""
+    _structlog()
+
+
 def _structlog() -> Any:
     """structlog without rich: only a person at a terminal would see what that adds."""
     hide = "rich" not in sys.modules and not sys.stderr.isatty()

@@ -25,6 +25,8 @@ class Outbox(Generic[Item]):
     Args:
         write: sends one frame built from a list of items; awaited until gRPC took it.
         size_of: bytes of an item, for the frame's cap; None counts items only.
+        newest_last: a replacement goes to the end: for streams that are resumed by a revision,
+            which must never fall.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class Outbox(Generic[Item]):
         size_of: Callable[[Item], int] | None = None,
         items_max: int = limits.FRAME_ITEMS_MAX,
         bytes_max: int = limits.FRAME_BYTES_MAX,
+        newest_last: bool = False,
     ) -> None:
         self._write = write
         self._size_of = size_of
         self._items_max = items_max
         self._bytes_max = bytes_max
+        self._newest_last = newest_last
         self._items: dict[Hashable, Item] = {}
         self._anonymous = 0
         self._wake = asyncio.Event()
@@ -62,6 +66,8 @@ class Outbox(Generic[Item]):
             key = self._anonymous
         elif key in self._items:
             self.replaced += 1
+            if self._newest_last:
+                del self._items[key]
         if len(self._items) >= limits.OUTBOX_ITEMS_MAX:
             raise OutboxOverflowError(f"{len(self._items)} unsent items")
         self._items[key] = item

@@ -34,15 +34,18 @@ class CallTemplate:
     """Everything that calls of one function with the same options share. Compared by identity."""
 
     __slots__ = (
+        "backpressure",
         "body",
         "call_name",
         "capture_child_tasks",
         "concurrency_group",
+        "dynamic",
         "max_retries",
         "method_name",
         "num_returns",
         "placement_group_id",
         "retry_exceptions",
+        "streaming",
     )
 
     def __init__(
@@ -57,7 +60,13 @@ class CallTemplate:
         concurrency_group: str = "",
         placement_group_id: bytes = b"",
         capture_child_tasks: bool = False,
+        streaming: bool = False,
+        dynamic: bool = False,
+        backpressure: int = 0,
     ) -> None:
+        self.streaming = streaming
+        self.dynamic = dynamic
+        self.backpressure = backpressure
         self.body = body
         self.method_name = method_name
         self.call_name = call_name or method_name or (body.name if body else "")
@@ -67,6 +76,15 @@ class CallTemplate:
         self.concurrency_group = concurrency_group
         self.placement_group_id = placement_group_id
         self.capture_child_tasks = capture_child_tasks
+
+
+def returns_of(option: Any) -> dict[str, Any]:
+    """Template arguments of a `num_returns` option: None, a number, "streaming" or "dynamic"."""
+    if option == "streaming":
+        return {"num_returns": 1, "streaming": True}
+    if option == "dynamic":
+        return {"num_returns": 1, "dynamic": True}
+    return {"num_returns": 1 if option is None else option}
 
 
 class CallExtra:

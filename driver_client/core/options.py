@@ -30,7 +30,13 @@ _COMMON = frozenset(
         "scheduling_strategy",
     }
 )
-TASK_OPTIONS = _COMMON | {"max_calls", "max_retries", "num_returns", "retry_exceptions"}
+TASK_OPTIONS = _COMMON | {
+    "_generator_backpressure_num_objects",
+    "max_calls",
+    "max_retries",
+    "num_returns",
+    "retry_exceptions",
+}
 ACTOR_OPTIONS = _COMMON | {
     "allow_out_of_order_execution",
     "concurrency_groups",
@@ -44,6 +50,7 @@ ACTOR_OPTIONS = _COMMON | {
 }
 METHOD_OPTIONS = frozenset(
     {
+        "_generator_backpressure_num_objects",
         "concurrency_group",
         "enable_task_events",
         "max_task_retries",
@@ -81,6 +88,16 @@ def _whole(minimum: int) -> Any:
             raise ValueError(f"{name} must be {minimum} or more, not {value}")
 
     return checker
+
+
+def _returns(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        if value not in ("streaming", "dynamic"):
+            raise ValueError(
+                f"{name} must be a whole number, 'streaming' or 'dynamic', not {value!r}"
+            )
+        return
+    _whole(0)(name, value)
 
 
 def _amount(resource: str) -> Any:
@@ -183,7 +200,8 @@ _CHECKS: dict[str, Any] = {
     "max_task_retries": _whole(-1),
     "max_concurrency": _whole(1),
     "max_pending_calls": _whole(-1),
-    "num_returns": _whole(0),
+    "num_returns": _returns,
+    "_generator_backpressure_num_objects": _whole(1),
     "retry_exceptions": _retry_exceptions,
     "lifetime": _lifetime,
     "get_if_exists": _flag,

@@ -25,19 +25,33 @@ _MEAN_WEIGHT = 0.4
 class LeasedWorker:
     """One lease and what is in flight on it."""
 
-    __slots__ = ("alone", "idle_since_ms", "in_flight", "lease_id", "mean_us")
+    __slots__ = (
+        "alone",
+        "draining",
+        "idle_since_ms",
+        "in_flight",
+        "is_lost",
+        "lease_id",
+        "mean_us",
+    )
 
     def __init__(self, lease_id: bytes) -> None:
         self.lease_id = lease_id
         self.in_flight = 0
+        self.draining = False
+        """Its node takes no new work: what is in flight may finish."""
         self.alone: int | None = None
         """Sequence of the task that has this worker for itself."""
+        self.is_lost = False
+        """Its stream broke: nothing more goes there while the cause is asked for."""
         self.mean_us = float(limits.PIPELINE_WINDOW_US)
         self.idle_since_ms: int | None = None
 
     @property
     def depth(self) -> int:
         """How many tasks may be in flight."""
+        if self.is_lost:
+            return 0
         if self.mean_us * limits.PIPELINE_DEPTH_MAX <= limits.PIPELINE_WINDOW_US:
             return limits.PIPELINE_DEPTH_MAX
         return max(1, int(limits.PIPELINE_WINDOW_US / self.mean_us))
@@ -50,13 +64,27 @@ class LeasedWorker:
 class TaskPool:
     """Queue, leases and outstanding lease requests of one key."""
 
-    __slots__ = ("_attempts", "leases", "queue", "requested")
+    __slots__ = ("_attempts", "_cancelled", "leases", "queue", "requested")
 
     def __init__(self) -> None:
         self.queue: deque[CallRecord] = deque()
         self.leases: dict[bytes, LeasedWorker] = {}
         self.requested: dict[bytes, None] = {}
         self._attempts: dict[int, int] = {}
+        self._cancelled: set[int] = set()
+
+    def take_out(self, sequence: int) -> CallRecord | None:
+        """Removes a task that was not pushed yet."""
+        for record in self.queue:
+            if record[0] == sequence:
+                self.queue.remove(record)
+                self.over(record)
+                return record
+        return None
+
+    def cancelled(self, sequence: int) -> None:
+        """A task in flight is to be cancelled: it is not tried again, whatever becomes of it."""
+        self._cancelled.add(sequence)
 
     def requests_wanted(self) -> int:
         """How many more lease requests to send now."""
@@ -82,7 +110,7 @@ class TaskPool:
         """Tasks to push to this worker now."""
         room = worker.depth - worker.in_flight
         queue = self.queue
-        if room <= 0 or not queue:
+        if room <= 0 or not queue or worker.draining:
             return []
         if worker.alone is not None:
             return []
@@ -130,6 +158,9 @@ class TaskPool:
     def use_attempt(self, record: CallRecord) -> bool:
         """One run of the task failed or was lost. Whether another one is allowed."""
         allowed = record[1].max_retries
+        if record[0] in self._cancelled:
+            self.over(record)
+            return False
         used = self._attempts.get(record[0], 0)
         if 0 <= allowed <= used:
             self.over(record)
@@ -140,6 +171,7 @@ class TaskPool:
     def over(self, record: CallRecord) -> None:
         """The task is over: nothing about it is remembered."""
         self._attempts.pop(record[0], None)
+        self._cancelled.discard(record[0])
 
     def gave_back(self, records: list[CallRecord], worker: LeasedWorker | None) -> None:
         """Tasks that did not start: they go to the front, in their order."""

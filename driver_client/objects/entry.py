@@ -84,7 +84,9 @@ class Entry:
         "borrowers",
         "contained",
         "data",
+        "generator",
         "group_id",
+        "is_actor_call",
         "key",
         "local",
         "owner_address",
@@ -107,6 +109,8 @@ class Entry:
         self.siblings: list[Entry] | None = None
         self.actor: Any = None
         self.group_id: bytes = b""
+        self.generator: Any = None
+        self.is_actor_call = False
 
     @property
     def object_id(self) -> bytes:

@@ -145,6 +145,19 @@ class ActorClient:
         if connection is not None and not connection.closed:
             self._limbo += connection.abort()
 
+    def cancel(self, sequence: int, *, recursive: bool) -> bool:
+        """Cancels a call; whether it is queued or in flight here."""
+        for record in self.queue:
+            if record[0] == sequence:
+                self.queue.remove(record)
+                self._done(record)
+                self._services.cancel_record(record)
+                return True
+        connection = self.connection
+        return connection is not None and connection.cancel(
+            sequence, force=False, recursive=recursive
+        )
+
     def retire(self) -> None:
         """No handle is left here: the stream closes once everything is answered."""
         if self.outstanding <= 0:

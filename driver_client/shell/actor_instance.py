@@ -18,6 +18,8 @@ from driver_client.shell import running
 from driver_client.shell.call_queue import Call
 from driver_client.shell.function_store import FunctionStore, extend_module_path
 from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
+from driver_client.shell.peer_stream import PeerStream
+from driver_client.shell.streaming import ItemSender, end_outcome, run_async_generator
 
 if TYPE_CHECKING:
     from driver_client.shell.executor import CreationAnswer, Executor
@@ -29,6 +31,10 @@ class ActorExit(BaseException):
 
 class Concurrent(Protocol):
     """Runs calls beside each other."""
+
+    def cancel(self, stream: PeerStream, sequence: int) -> None:
+        """Cancels a coroutine, or a call that did not start; I/O thread."""
+        ...
 
     def submit(self, batch: list[Call]) -> None:
         """Takes calls; I/O thread."""
@@ -122,6 +128,9 @@ class ThreadedCalls:
         for call in batch:
             self._queue.put(call)
 
+    def cancel(self, stream: PeerStream, sequence: int) -> None:
+        """Threads cannot be interrupted: what runs goes on."""
+
     def start(self) -> None:
         """Starts the threads, once the instance exists."""
         for number in range(self._count):
@@ -142,11 +151,26 @@ class AsyncCalls:
         self._waiting: list[Call] = []
         self._active = 0
         self._started = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[tuple[PeerStream, int], asyncio.Task[None]] = {}
 
     def submit(self, batch: list[Call]) -> None:
         """Hands a whole batch to the loop with one wake-up."""
         self._loop.call_soon_threadsafe(self._take, batch)
+
+    def cancel(self, stream: PeerStream, sequence: int) -> None:
+        """Cancels the coroutine of a call, or drops it if it waits for its turn."""
+        self._loop.call_soon_threadsafe(self._cancel, stream, sequence)
+
+    def _cancel(self, stream: PeerStream, sequence: int) -> None:
+        task = self._running.get((stream, sequence))
+        if task is not None:
+            task.cancel()
+            return
+        for call in self._waiting:
+            if call[0] is stream and call[1] == sequence:
+                self._waiting.remove(call)
+                stream.push((sequence, b"", pb.RESULT_KIND_CANCELLED, None, 0))
+                return
 
     def start(self) -> None:
         """Starts the loop's thread, once the instance exists."""
@@ -168,11 +192,12 @@ class AsyncCalls:
         for call in now:
             self._active += 1
             task = self._loop.create_task(self._call(call))
-            self._tasks.add(task)
-            task.add_done_callback(self._over)
+            key = (call[0], call[1])
+            self._running[key] = task
+            task.add_done_callback(lambda _task, key=key: self._over(key))
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _over(self, key: tuple[PeerStream, int]) -> None:
+        self._running.pop(key, None)
         self._active -= 1
         if self._waiting:
             self._fill()
@@ -185,9 +210,14 @@ class AsyncCalls:
         try:
             args, kwargs = executor.arguments_of(payload, detail)
             value = executor.target_of(function)(*args, **kwargs)
-            if inspect.isawaitable(value):
-                value = await value
-            outcome = outcome_of(value, function)
+            if function.streaming:
+                sender = ItemSender(executor, stream, sequence, function)
+                await run_async_generator(sender, value, function.call_name)
+                outcome = end_outcome()
+            else:
+                if inspect.isawaitable(value):
+                    value = await value
+                outcome = outcome_of(value, function)
         except ActorExit as wanted:
             executor.answer(stream, sequence, executor.exit_outcome(), started)
             executor.leave(str(wanted))
@@ -196,7 +226,7 @@ class AsyncCalls:
             outcome: Outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
             outcome = error_outcome(error, function.call_name, executor.node_id)
-        executor.answer(stream, sequence, outcome, started)
+        executor.answer(stream, sequence, outcome, started, after_items=function.streaming)
 
 
 NONE = serialization.NONE

@@ -29,6 +29,10 @@ class RuntimeHooks:
         if not facts.is_driver and hello.sys_path:
             facts.sys_path = tuple(hello.sys_path)
 
+    def cancel_owned(self, frame: pb.PeerFrame) -> None:
+        """A borrower asks to cancel calls that this process owns."""
+        self._runtime.cancel_owned(frame)
+
     def watch_actor(self, actor_id: bytes, stream: PeerStream) -> None:
         """Sends the actor's records to the stream; an unknown one is dead."""
         host = self._runtime.host_if_any

@@ -8,9 +8,11 @@ threads.
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
@@ -19,13 +21,25 @@ from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.actor_instance import ActorExit, ActorInstance
 from driver_client.shell.call_queue import Call, CallQueue
+from driver_client.shell.cancelling import Children
 from driver_client.shell.function_store import FunctionStore, LocalFunction
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_stream import PeerStream
+from driver_client.shell.streaming import ItemSender, end_outcome, run_generator
 
 CreationAnswer = Callable[[pb.ActorCreated], None]
+
+
+class ChildCalls(Protocol):
+    """What the running calls submitted themselves."""
+
+    children: Children
+
+    def cancel_children(self, parent: bytes, *, force: bool) -> None:
+        """Cancels what a cancelled call submitted."""
+        ...
 
 
 class Executor:
@@ -39,6 +53,8 @@ class Executor:
         *,
         exit_process: Callable[[str], None],
         actor_named: Callable[[pb.CreateActor], None],
+        children: ChildCalls,
+        kill_process: Callable[[], None],
     ) -> None:
         self.node_id = ""
         self.actor: ActorInstance | None = None
@@ -48,6 +64,10 @@ class Executor:
         self._functions = functions
         self._exit_process = exit_process
         self._actor_named = actor_named
+        self._children = children
+        self._kill_process = kill_process
+        self.interrupt: tuple[PeerStream, int] | None = None
+        self._running: tuple[PeerStream, int] | None = None
         self._queue = CallQueue()
         self._check: asyncio.TimerHandle | None = None
 
@@ -101,6 +121,28 @@ class Executor:
             else:
                 kept.append(call)
         self._queue.extend(kept)
+        for sequence in sorted(wanted):
+            self._cancel_running(stream, sequence, frame)
+
+    def _cancel_running(self, stream: PeerStream, sequence: int, frame: pb.PeerFrame) -> None:
+        task = stream.sender_id + sequence.to_bytes(8, "big")
+        actor = self.actor
+        if actor is not None:
+            if actor.concurrent is not None:
+                actor.concurrent.cancel(stream, sequence)
+        elif self._running == (stream, sequence):
+            if frame.cancel_force:
+                self._kill_process()
+            self.interrupt = (stream, sequence)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if frame.cancel_recursive:
+            self._cancel_children(task, force=frame.cancel_force)
+
+    def _interrupted(self, _number: int, _frame: object) -> None:
+        """SIGINT reaches user code only while the call it was meant for runs."""
+        if self.interrupt is not None and self.interrupt == self._running:
+            self.interrupt = None
+            raise KeyboardInterrupt("the task was cancelled")
 
     def stream_closed(self, stream: PeerStream) -> None:
         """Drops what a caller queued that is gone; an actor's callers' calls still run."""
@@ -128,6 +170,7 @@ class Executor:
 
     def run(self) -> None:
         """Executes until `stop`."""
+        signal.signal(signal.SIGINT, self._interrupted)
         queue = self._queue
         while True:
             item = queue.take()
@@ -140,7 +183,12 @@ class Executor:
                 self._io.post(self._give_back, item)
                 continue
             queue.started_ns = time.monotonic_ns()
-            self.execute(item)
+            self._running = (item[0], item[1])
+            try:
+                self.execute(item)
+            except KeyboardInterrupt:  # it came after the call's own handlers: the call is over
+                self._running = None
+            self._running = None
             queue.started_ns = 0
 
     @staticmethod
@@ -165,16 +213,28 @@ class Executor:
         try:
             target = self.target_of(function)
             args, kwargs = self.arguments_of(payload, detail)
-            outcome = outcome_of(target(*args, **kwargs), function)
+            value = target(*args, **kwargs)
+            if function.streaming:
+                sender = ItemSender(self, stream, sequence, function)
+                run_generator(sender, value, function.call_name)
+                outcome = end_outcome()
+            else:
+                outcome = outcome_of(value, function)
         except ActorExit as wanted:
             self.answer(stream, sequence, self.exit_outcome(), started)
             self.leave(str(wanted))
             return
+        except KeyboardInterrupt:
+            self._running = None
+            outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
             outcome = error_outcome(error, function.call_name, self.node_id)
         finally:
             running.current.reset(token)
-        self.answer(stream, sequence, outcome, started)
+            self._forget_children(stream.sender_id + sequence.to_bytes(8, "big"))
+            if function.streaming:
+                self.generator_over(stream, sequence)
+        self.answer(stream, sequence, outcome, started, after_items=function.streaming)
 
     @staticmethod
     def context_of(stream: PeerStream, sequence: int, function: LocalFunction) -> running.Running:
@@ -216,12 +276,26 @@ class Executor:
                 kwargs[names[reference.argument - len(flat)]] = value
         return tuple(flat), kwargs
 
-    def answer(self, stream: PeerStream, sequence: int, outcome: Outcome, started_ns: int) -> None:
+    def _cancel_children(self, task: bytes, *, force: bool) -> None:
+        self._children.cancel_children(task, force=force)
+
+    def _forget_children(self, task: bytes) -> None:
+        self._children.children.take(task)
+
+    def answer(
+        self,
+        stream: PeerStream,
+        sequence: int,
+        outcome: Outcome,
+        started_ns: int,
+        *,
+        after_items: bool = False,
+    ) -> None:
         """Sends a result; one with references waits until their owners know about us."""
         data, kind, detail, refs = outcome
         busy_us = (time.perf_counter_ns() - started_ns) // 1000
         result = (sequence, data, kind, detail, busy_us)
-        if not refs and not self._ownership.has_unacknowledged:
+        if not refs and not self._ownership.has_unacknowledged and not after_items:
             stream.push(result)
             return
         self._io.post(self._answer_later, stream, result, refs)
@@ -231,6 +305,22 @@ class Executor:
             stream.held[stream.sender_id + result[0].to_bytes(8, "big")] = refs
         pending = list(self._ownership.unacknowledged())
         self._ownership.after_acknowledged(pending, lambda: stream.push(result))
+
+    def send_item(self, stream: PeerStream, result: Any, refs: list[Any]) -> None:
+        """Sends one item of a generator; in order with its end."""
+        self._io.post(self._send_item, stream, result, refs)
+
+    def _send_item(self, stream: PeerStream, result: Any, refs: list[Any]) -> None:
+        if refs:
+            task = stream.sender_id + result[0].to_bytes(8, "big")
+            stream.held.setdefault(task, []).extend(refs)
+        stream.push(result)
+
+    @staticmethod
+    def generator_over(stream: PeerStream, sequence: int) -> None:
+        """Forgets what its consumer said."""
+        stream.consumer_gates.pop(sequence, None)
+        stream.consumed.pop(sequence, None)
 
     def exit_outcome(self) -> Outcome:
         """What the caller of `exit_actor` gets."""

@@ -16,14 +16,17 @@ class LocalFunction:
     """One callable as a caller's stream names it."""
 
     __slots__ = (
+        "backpressure",
         "body_hash",
         "call_name",
         "capture_child_tasks",
         "concurrency_group",
+        "dynamic",
         "method_name",
         "num_returns",
         "placement_group_id",
         "resolved",
+        "streaming",
     )
 
     def __init__(self, definition: pb.FunctionDefinition) -> None:
@@ -34,6 +37,9 @@ class LocalFunction:
         self.concurrency_group = definition.concurrency_group
         self.placement_group_id = definition.placement_group_id
         self.capture_child_tasks = definition.capture_child_tasks
+        self.streaming = definition.streaming
+        self.dynamic = definition.dynamic_returns
+        self.backpressure = definition.generator_backpressure
         self.resolved: Callable[..., Any] | None = None
 
 

@@ -70,6 +70,8 @@ def _translate(error: aio.AioRpcError, address: str, waited_s: float) -> Excepti
     if code in _RETRIED:
         return exceptions.RpcError(
             f"the GCS at {address} could not be reached for {waited_s:g} s ({details}); "
-            f"is it running there? `shoal status --address {address}` tells"
+            f"is it running there? `shoal status --address {address}` tells",
+            code.name,
         )
-    return exceptions.RpcError(f"the GCS at {address} answered {code.name}: {details}")
+    text = f"the GCS at {address} answered {code.name}: {details}"
+    return exceptions.RpcError(text, code.name)

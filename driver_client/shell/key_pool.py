@@ -66,6 +66,21 @@ class KeyPool:
         self._core.queue.extend(records)
         self._pump()
 
+    def cancel(self, sequence: int, *, force: bool, recursive: bool) -> bool:
+        """Cancels a task; whether it is queued or in flight here."""
+        record = self._core.take_out(sequence)
+        if record is not None:
+            self._services.cancel_record(record)
+            if not self._core.queue:
+                self._leases.cancel(self._core.requests_unwanted())
+            self._maybe_retire()
+            return True
+        for worker in self._workers.values():
+            if worker.connection.cancel(sequence, force=force, recursive=recursive):
+                self._core.cancelled(sequence)
+                return True
+        return False
+
     def _pump(self) -> None:
         core = self._core
         if core.queue:
@@ -141,6 +156,13 @@ class KeyPool:
         self._forget(lease_id, worker)
         return True
 
+    def lease_draining(self, lease_id: bytes) -> None:
+        """Its node goes: the worker gets nothing more, and goes back when it is idle."""
+        worker = self._workers.get(lease_id)
+        if worker is not None:
+            worker.core.draining = True
+            self._feed(worker)
+
     def worker_ended(self, ended: agent_pb.LeasedWorkerEnded) -> None:
         """The agent says that a leased worker is gone."""
         worker = self._workers.get(ended.lease_id)
@@ -162,6 +184,12 @@ class KeyPool:
         batch = core.take_for(worker.core)
         if batch:
             worker.connection.send(batch)
+        if worker.core.draining and worker.core.in_flight == 0:
+            self._forget(worker.core.lease_id, worker)
+            self._leases.give_back(worker.core.lease_id, reason="its node drains")
+            self._pump()
+            self._maybe_retire()
+            return
         if core.queue:
             return
         if core.requested:
@@ -206,6 +234,7 @@ class KeyPool:
         """The worker's stream broke; the cause follows from the agent."""
         worker = self._by_connection.get(connection)
         if worker is not None:
+            worker.core.is_lost = True
             worker.loss.stream_lost(unfinished)
         elif unfinished:
             self._core.gave_back(unfinished, None)
@@ -221,8 +250,10 @@ class KeyPool:
             worker.connection.close()
         # Any of them may have run: its result can have been lost with the process.
         again: list[CallRecord] = []
+        # An announced loss costs no attempt, where a second run is allowed at all.
+        announced = ended.cause == agent_pb.WORKER_END_CAUSE_PREEMPTED
         for record in unfinished:
-            if self._core.use_attempt(record):
+            if (announced and record[1].max_retries != 0) or self._core.use_attempt(record):
                 again.append(record)
             else:
                 self._services.fail(record, _crash_error(record, ended))

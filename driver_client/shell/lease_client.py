@@ -39,6 +39,10 @@ class LeaseHolder(Protocol):
         """The leased worker is gone."""
         ...
 
+    def lease_draining(self, lease_id: bytes) -> None:
+        """The node of this granted lease takes no new work."""
+        ...
+
     def lease_idle(self, lease_id: bytes) -> bool:
         """Whether the lease may go back at once since others wait."""
         ...
@@ -73,6 +77,7 @@ class LeaseClient:
         self._leases: dict[bytes, _Lease] = {}
         self._sessions: dict[str, LeaseSession] = {}
         self._dead_nodes: set[bytes] = set()
+        self._draining: set[bytes] = set()
         self.home_address = home_address
         self.scheduler_address = ""
         self.ever_granted = False
@@ -249,7 +254,12 @@ class LeaseClient:
     def session_lost(self, session: LeaseSession, message: str, *, refused: bool) -> None:
         """The agent cannot be reached: its leases are over."""
         log.info("agent_lost", address=session.address, why=message, refused=refused)
-        self._end_session(session, message)
+        drained = session.node_id in self._draining
+        cause = "PREEMPTED" if drained else "CRASHED" if refused else "UNREACHABLE"
+        how = "its port refuses connections" if refused else f"it cannot be reached: {message}"
+        node = f"node {session.node_id.hex()} at {session.address}"
+        told = f"{node} died ({cause}): {how}; last contact {session.silent_s():.1f} s ago"
+        self._end_session(session, told)
 
     def _end_session(self, session: LeaseSession, message: str) -> None:
         if self._sessions.get(session.address) is session:
@@ -286,11 +296,15 @@ class LeaseClient:
     def _end_lease(self, lease_id: bytes, lease: _Lease, message: str, *, gone: bool) -> None:
         self._leases.pop(lease_id, None)
         node_id = lease.session.node_id if lease.session else b""
+        cause = pb.WORKER_END_CAUSE_CRASHED
+        if gone:
+            announced = node_id in self._draining
+            cause = pb.WORKER_END_CAUSE_PREEMPTED if announced else pb.WORKER_END_CAUSE_NODE_DIED
         if lease.granted:
             lease.holder.worker_ended(
                 pb.LeasedWorkerEnded(
                     lease_id=lease_id,
-                    cause=pb.WORKER_END_CAUSE_NODE_DIED if gone else pb.WORKER_END_CAUSE_CRASHED,
+                    cause=cause,
                     message=message,
                     node_id=node_id,
                 )
@@ -312,10 +326,28 @@ class LeaseClient:
         if change.scheduler_address:
             self.scheduler_address = change.scheduler_address
         node = change.node
+        if node.state == t.NODE_STATE_DRAINING:
+            self._node_drains(node.node_id)
+        elif node.state == t.NODE_STATE_ALIVE:
+            self._draining.discard(node.node_id)
         if node.state == t.NODE_STATE_DEAD and node.node_id not in self._dead_nodes:
             self._dead_nodes.add(node.node_id)
             session = self._sessions.get(node.address)
             if session is not None and session.node_id == node.node_id:
                 session.close()
-                self._end_session(session, node.death_message or "the node is dead")
+                cause = t.NodeDeathCause.Name(node.death_cause).removeprefix("NODE_DEATH_CAUSE_")
+                if node.death_cause == t.NODE_DEATH_CAUSE_PREEMPTED:
+                    self._draining.add(node.node_id)
+                told = f"node {node.node_id.hex()} died ({cause}): {node.death_message}"
+                self._end_session(session, told)
+            self._draining.discard(node.node_id)
         self._node_changed(change)
+
+    def _node_drains(self, node_id: bytes) -> None:
+        """Told twice, by the node itself and by the GCS; the first counts."""
+        if node_id in self._draining or node_id in self._dead_nodes:
+            return
+        self._draining.add(node_id)
+        for lease_id, lease in list(self._leases.items()):
+            if lease.granted and lease.session is not None and lease.session.node_id == node_id:
+                lease.holder.lease_draining(lease_id)

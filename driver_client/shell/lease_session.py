@@ -47,6 +47,7 @@ class LeaseSession:
         self.welcome: pb.AgentWelcome | None = None
         self.lost = False
         self.welcomes = 0
+        self._heard_s = io.loop.time()
         self._io = io
         self._listener = listener
         self._outbox: Outbox[pb.OwnerItem] = Outbox(self._write)
@@ -63,6 +64,10 @@ class LeaseSession:
             await asyncio.wait_for(self._outbox.drained(), timeout_s)
         except TimeoutError:
             return
+
+    def silent_s(self) -> float:
+        """Seconds since the agent was heard last."""
+        return self._io.loop.time() - self._heard_s
 
     def close(self) -> None:
         """Ends the session without a report."""
@@ -122,6 +127,7 @@ class LeaseSession:
                 frame = await stream.read()
                 if frame is aio.EOF:
                     return "the agent ended the session"
+                self._heard_s = self._io.loop.time()
                 for item in frame.items:
                     if item.HasField("welcome"):
                         self.welcome = item.welcome

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
-from driver_client import exceptions
+from driver_client import exceptions, limits, process
 from driver_client.object_ref import entry_of
+from driver_client.object_ref_generator import DynamicObjectRefGenerator
 from driver_client.objects import serialization
 from driver_client.shell.function_store import LocalFunction
 
@@ -26,19 +27,30 @@ def outcome_of(value: Any, function: LocalFunction) -> Outcome:
 
     Raises:
         ValueError: the function promised several values and returned something else.
+        ObjectStoreFullError: the value is too large.
         Exception: the value cannot be pickled.
     """
+    if function.dynamic:
+        value = DynamicObjectRefGenerator([_put(item) for item in value])
     wanted = function.num_returns
     if wanted > 1:
         return _several(value, wanted, function)
     if type(value) in _SINGLE:
-        return serialization.dumps(value), pb.RESULT_KIND_VALUE, None, []
+        data = serialization.dumps(value)
+        _check_size(len(data), function)
+        return data, pb.RESULT_KIND_VALUE, None, []
     data, refs = serialization.dumps_with_references(value)
+    _check_size(len(data), function)
     if not refs:
         return data, pb.RESULT_KIND_VALUE, None, refs
     detail = pb.ResultDetail()
     _note(detail, refs, 0)
     return data, pb.RESULT_KIND_VALUE, detail, refs
+
+
+def _put(item: Any) -> Any:
+    data, contained = serialization.dumps_with_references(item)
+    return process.get_runtime().put(data, contained)
 
 
 def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
@@ -57,7 +69,15 @@ def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
         detail.values.append(data)
         _note(detail, refs, index)
         all_refs += refs
+    _check_size(sum(map(len, detail.values)), function)
     return b"", pb.RESULT_KIND_MULTIPLE, detail, all_refs
+
+
+def _check_size(size: int, function: LocalFunction) -> None:
+    if size > limits.OBJECT_BYTES_MAX:
+        raise exceptions.ObjectStoreFullError(
+            f"{function.call_name} returned {size} bytes; at most {limits.OBJECT_BYTES_MAX} travel"
+        )
 
 
 def _note(detail: pb.ResultDetail, refs: list[Any], index: int) -> None:

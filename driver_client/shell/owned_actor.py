@@ -229,6 +229,9 @@ class OwnedActor:
         """An actor's lease is never idle."""
         return False
 
+    def lease_draining(self, lease_id: bytes) -> None:
+        """Its node goes: the actor has until the deadline, then it starts elsewhere."""
+
     def worker_ended(self, ended: agent_pb.LeasedWorkerEnded) -> None:
         """The agent says that the worker is gone."""
         if self._loss is not None and ended.lease_id == self._lease_id:

@@ -39,6 +39,8 @@ class OwnerServices:
         self.resolve: ResolveReference | None = None
         self.after_acknowledged: Callable[[list[bytes], Callable[[], None]], None] = _at_once
         self.own_address = ""
+        self.generator_connections: dict[int, PeerConnection] = {}
+        """Where the generators run whose consumers give back-pressure."""
 
     def next_id(self) -> ids.TaskId:
         """A new task, lease, actor or group id."""
@@ -69,8 +71,16 @@ class OwnerServices:
         """Completes every return of a call with the same value or error."""
         entry = record[3]
         entry.complete(data, state)
+        if entry.generator is not None:
+            entry.generator.ended()
+            self.generator_connections.pop(record[0], None)
         for sibling in entry.siblings or ():
             sibling.complete(data, state)
+
+    def cancel_record(self, record: CallRecord) -> None:
+        """Completes every return of a call that was cancelled before it ran."""
+        task = ids.task_id(self.owner_id, record[0])
+        self.fail(record, exceptions.TaskCancelledError(task.hex()))
 
     def fail(self, record: CallRecord, error: BaseException) -> None:
         """Completes every return of a call with an error."""
@@ -86,18 +96,34 @@ class OwnerServices:
     ) -> None:
         """Completes a call whose result is an error, several values, or holds references."""
         entry = record[3]
-        if detail is not None and detail.contained:
+        if detail is not None and detail.contained and entry.generator is None:
             self._adopt(connection, record, detail)
         if kind == pb.RESULT_KIND_MULTIPLE and detail is not None:
             for target, part in zip([entry, *(entry.siblings or ())], detail.values, strict=False):
                 target.complete(part, entries.VALUE)
+        elif kind == pb.RESULT_KIND_STREAM_ITEM and detail is not None:
+            self._item(connection, record, value, detail)
         elif kind == pb.RESULT_KIND_CANCELLED:
-            task = ids.task_id(self.owner_id, record[0])
-            self.fail(record, exceptions.TaskCancelledError(task.hex()))
+            self.cancel_record(record)
         elif kind == pb.RESULT_KIND_ERROR:
             self.complete_all(record, value, entries.ERROR)
         else:
-            entry.complete(value, entries.VALUE)
+            self.complete_all(record, value, entries.VALUE)
+
+    def _item(
+        self,
+        connection: PeerConnection,
+        record: CallRecord,
+        value: bytes,
+        detail: pb.ResultDetail,
+    ) -> None:
+        """One item of a generator."""
+        assert self.resolve is not None, "the runtime sets this before the first call"
+        if record[1].backpressure:
+            self.generator_connections[record[0]] = connection
+        made = record[3].generator.add(detail.item_index, value)
+        if made is not None and detail.contained:
+            made.contained = [self.resolve(c.object_id, c.owner_address) for c in detail.contained]
 
     def _adopt(
         self, connection: PeerConnection, record: CallRecord, detail: pb.ResultDetail

@@ -78,6 +78,7 @@ class PeerConnection:
         self.closed = False
         self._io = io
         self._hello: pb.PeerHello | None = hello
+        self.owner_id = hello.sender_id
         self._control: pb.PeerFrame | None = None
         self._wake = asyncio.Event()
         self._template_index: dict[CallTemplate, int] = {}
@@ -99,6 +100,17 @@ class PeerConnection:
             self._control = pb.PeerFrame()
         self._wake.set()
         return self._control
+
+    def cancel(self, sequence: int, *, force: bool, recursive: bool) -> bool:
+        """Asks for the cancelling of a call that was given to this stream; whether it was."""
+        if sequence not in self.in_flight and not any(r[0] == sequence for r in self.queue):
+            return False
+        owner = self.owner_id
+        frame = self.control()
+        frame.cancel_task_ids.append(owner + sequence.to_bytes(8, "big"))
+        frame.cancel_force = force
+        frame.cancel_recursive = recursive
+        return True
 
     def close(self) -> None:
         """Ends the stream; nothing more is reported to the listener."""
@@ -148,6 +160,10 @@ class PeerConnection:
                 await stream.write(self._frame())
             except (grpc.RpcError, asyncio.InvalidStateError):
                 return  # the reader reports why
+            except Exception:  # whatever it is, nobody may wait for answers to what was not sent
+                log.exception("frame_not_sent", address=self.address)
+                stream.cancel()
+                return
 
     def _frame(self) -> pb.PeerFrame:
         frame = self._control or pb.PeerFrame()
@@ -185,6 +201,8 @@ class PeerConnection:
             record = queue.popleft()
             batch.append(record)
             size += len(record[2])
+            if record[4] is not None:
+                size += sum(len(entry_of(ref).data) for _, ref in record[4].arguments)
             if size > limits.CALL_FRAME_BYTES_MAX:
                 break
         return batch
@@ -203,6 +221,9 @@ class PeerConnection:
             placement_group_id=template.placement_group_id,
             capture_child_tasks=template.capture_child_tasks,
             call_name=template.call_name,
+            streaming=template.streaming,
+            dynamic_returns=template.dynamic,
+            generator_backpressure=template.backpressure,
         )
         if body is not None:
             definition.hash = body.hash
@@ -266,17 +287,22 @@ class PeerConnection:
                 entries.open_gates(entries.any_watchers)
         else:
             self._take_special(results)
-        self.listener.results_arrived(self, len(sequences), results.busy_us)
+        over = len(sequences) - kinds.count(pb.RESULT_KIND_STREAM_ITEM)
+        if over:
+            self.listener.results_arrived(self, over, results.busy_us)
 
     def _take_special(self, results: pb.ResultBatch) -> None:
         details = {detail.position: detail for detail in results.details}
         for position, (sequence, value) in enumerate(
             zip(results.task_seq, results.value, strict=True)
         ):
-            record = self.in_flight.pop(sequence, None)
+            kind = results.kinds[position]
+            if kind == pb.RESULT_KIND_STREAM_ITEM:
+                record = self.in_flight.get(sequence)
+            else:
+                record = self.in_flight.pop(sequence, None)
             if record is None:
                 continue
-            kind = results.kinds[position]
             detail = details.get(position)
             if kind == pb.RESULT_KIND_VALUE and detail is None:
                 record[3].complete(value, entries.VALUE)

@@ -52,6 +52,10 @@ class ProcessHooks(Protocol):
         """A caller introduced itself."""
         ...
 
+    def cancel_owned(self, frame: pb.PeerFrame) -> None:
+        """A borrower asks to cancel calls that this process owns."""
+        ...
+
     def watch_actor(self, actor_id: bytes, stream: PeerStream) -> None:
         """Sends the actor's records to the stream."""
         ...
@@ -154,14 +158,23 @@ class PeerService(rpc.CoreWorkerServiceServicer):
         for definition in frame.functions:
             self._functions.add(definition)
             stream.functions[definition.index] = LocalFunction(definition)
-        target = self._target
-        if target is not None:
+        if self._target is not None:
             if frame.HasField("create_actor"):
-                target.create_actor(stream, frame.create_actor)
+                self._target.create_actor(stream, frame.create_actor)
             if frame.calls.task_seq:
-                target.accept(stream, frame.calls)
-            if frame.cancel_task_ids:
-                target.cancel(stream, frame)
+                self._target.accept(stream, frame.calls)
+        if frame.cancel_task_ids:
+            self._cancel(stream, frame)
+        for taken in frame.generator_consumed:
+            stream.items_consumed(taken.task_seq, taken.items)
+        self._take_ownership(stream, frame, watched)
+
+    def _cancel(self, stream: PeerStream, frame: pb.PeerFrame) -> None:
+        self._hooks.cancel_owned(frame)
+        if self._target is not None:
+            self._target.cancel(stream, frame)
+
+    def _take_ownership(self, stream: PeerStream, frame: pb.PeerFrame, watched: set[bytes]) -> None:
         for change in frame.borrows:
             self._borrow(stream, change)
         for object_id in frame.watch_object_ids:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from typing import Any
 
@@ -27,6 +28,8 @@ class PeerStream:
         self.held: dict[bytes, list[Any]] = {}
         self.borrows: set[bytes] = set()
         self.closed = False
+        self.consumed: dict[int, int] = {}
+        self.consumer_gates: dict[int, threading.Event] = {}
         self._io = io
         self._extras: pb.PeerReplyFrame | None = None
         self._awake = False
@@ -49,6 +52,13 @@ class PeerStream:
             self._extras = pb.PeerReplyFrame()
         self._wake.set()
         return self._extras
+
+    def items_consumed(self, sequence: int, items: int) -> None:
+        """The caller took that many items of a generator."""
+        self.consumed[sequence] = items
+        gate = self.consumer_gates.get(sequence)
+        if gate is not None:
+            gate.set()
 
     def actor_changed(self, record: t.ActorRecord) -> None:
         """A watched actor's record."""
@@ -86,6 +96,8 @@ class PeerStream:
             result = queue.popleft()
             taken.append(result)
             size += len(result[1])
+            if result[3] is not None:
+                size += sum(map(len, result[3].values))
             if size > limits.CALL_FRAME_BYTES_MAX:
                 break
         sequences, values, kinds, details, busy = zip(*taken, strict=True)

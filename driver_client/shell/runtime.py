@@ -20,13 +20,17 @@ from driver_client import exceptions, limits, object_ref
 from driver_client.core.call import CallRecord, CallTemplate
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.object_ref import ObjectRef
+from driver_client.object_ref_generator import ObjectRefGenerator
 from driver_client.objects import entry as entries
 from driver_client.objects.entry import Entry
+from driver_client.objects.generator_state import GeneratorState
+from driver_client.shell import running
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.actor_host import ActorHost
 from driver_client.shell.actor_watches import ActorWatches
 from driver_client.shell.blocking import Blocking
 from driver_client.shell.bundle_router import BundleRouter
+from driver_client.shell.cancelling import Canceller, Children
 from driver_client.shell.dependencies import Dependencies
 from driver_client.shell.gcs_link import GcsLink
 from driver_client.shell.group_session import GroupSession
@@ -70,6 +74,8 @@ class Runtime:
         self._leases: LeaseClient | None = None
         self._tasks: TaskSubmitter | None = None
         self._host: ActorHost | None = None
+        self.children = Children()
+        self._canceller = Canceller(self.services, lambda: self._tasks, self.clients)
         self._watches: ActorWatches | None = None
         self._router = BundleRouter(io, self.group_session)
         io.each_pass(self._pass)
@@ -224,6 +230,8 @@ class Runtime:
             return
 
         def ready() -> None:
+            if record[3].state != entries.PENDING:
+                return  # cancelled while it waited
             failed = self.dependencies.failure(extra)
             if failed is not None:
                 self.services.complete_all(record, failed, entries.ERROR)
@@ -252,19 +260,48 @@ class Runtime:
         template: CallTemplate,
         payload: bytes,
         extra: Any,
-    ) -> ObjectRef[Any] | list[ObjectRef[Any]] | None:
-        """Queues one call; the references of its returns."""
+    ) -> Any:
+        """Queues one call; the references of its returns (one, a list, a generator, or None)."""
         services = self.services
         sequence = next(services.sequence)
         entry = Entry(sequence, services.owner_id, services.own_address)
         count = template.num_returns
-        if count == 1:
-            ref: ObjectRef[Any] | list[ObjectRef[Any]] | None = ObjectRef(entry)
+        ref: ObjectRefGenerator | ObjectRef[Any] | list[ObjectRef[Any]] | None
+        if template.streaming:
+            ref = self._streaming(entry, sequence, template)
+        elif count == 1:
+            ref = ObjectRef(entry)
         else:
             ref = self._several(entry, sequence, count)
+        if type(target) is ActorClient:
+            entry.is_actor_call = True
+        if not self.facts.is_driver:
+            parent = running.current.get()
+            if parent is not None:
+                self.children.add(parent.task_id, entry)
         self._submissions.append((target, (sequence, template, payload, entry, extra)))
         self.io.wake()
         return ref
+
+    def _streaming(self, entry: Entry, sequence: int, template: CallTemplate) -> ObjectRefGenerator:
+        services = self.services
+
+        def item(index: int) -> Entry:
+            made = Entry(sequence | ((index + 1) << 64), services.owner_id, services.own_address)
+            made.local = 0
+            return made
+
+        state = GeneratorState(entry, item)
+        entry.generator = state
+        if template.backpressure:
+            state.consumed = lambda count: self.io.post(self._consumed, sequence, count)
+        return ObjectRefGenerator(state, ObjectRef(entry))
+
+    def _consumed(self, sequence: int, count: int) -> None:
+        """Tells the worker how much of a generator was taken; I/O thread."""
+        connection = self.services.generator_connections.get(sequence)
+        if connection is not None and not connection.closed:
+            connection.control().generator_consumed.add(task_seq=sequence, items=count)
 
     def _several(self, entry: Entry, sequence: int, count: int) -> list[ObjectRef[Any]] | None:
         if count == 0:
@@ -306,6 +343,33 @@ class Runtime:
             "actors": self._host.alive_count() if self._host else 0,
             "actor_clients": len(self.clients),
         }
+
+    def cancel(self, entry: Entry, *, force: bool, recursive: bool) -> None:
+        """Cancels the call that makes `entry`. Any thread."""
+        self.io.post(self._cancel, entry, force, recursive)
+
+    def _cancel(self, entry: Entry, force: bool, recursive: bool) -> None:  # noqa: FBT001 - posted
+        self._take_submissions()
+        if type(entry.key) is bytes:
+            owner = self.ownership.owner(entry.owner_address, entry.owner_id).control()
+            owner.cancel_task_ids.append(ids.task_of(entry.object_id))
+            owner.cancel_force = force
+            owner.cancel_recursive = recursive
+        else:
+            self._canceller.cancel(entry, force=force, recursive=recursive)
+
+    def cancel_children(self, parent: bytes, *, force: bool) -> None:
+        """Cancels what a cancelled call submitted. I/O thread."""
+        self._canceller.cancel_all(self.children.take(parent), force=force)
+
+    def cancel_owned(self, frame: pb.PeerFrame) -> None:
+        """A borrower asks to cancel calls that this process owns. I/O thread."""
+        for task_id in frame.cancel_task_ids:
+            entry = self.ownership.own.get(ids.sequence_of(task_id))
+            if entry is not None and ids.owner_of(task_id) == self.facts.owner_id:
+                self._canceller.cancel(
+                    entry, force=frame.cancel_force, recursive=frame.cancel_recursive
+                )
 
     def remove_group(self, group_id: bytes) -> None:
         """Sends the removal and ends what this process has in the group; I/O thread."""

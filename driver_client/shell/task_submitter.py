@@ -37,6 +37,13 @@ class TaskSubmitter:
             if pool.key.request.placement_group_id == group_id:
                 pool.fail_queue(error)
 
+    def cancel(self, sequence: int, *, force: bool, recursive: bool) -> bool:
+        """Cancels a task; whether it is queued or in flight here."""
+        return any(
+            pool.cancel(sequence, force=force, recursive=recursive)
+            for pool in list(self._pools.values())
+        )
+
     def pending_tasks(self) -> int:
         """Tasks queued or in flight."""
         return sum(pool.task_count() for pool in self._pools.values())

@@ -36,7 +36,9 @@ class WorkerLoss:
     def ended(self, ended: pb.LeasedWorkerEnded) -> None:
         """The agent's word."""
         self._ended = ended
-        if ended.cause == pb.WORKER_END_CAUSE_NODE_DIED:
+        announced_and_gone = ended.cause == pb.WORKER_END_CAUSE_PREEMPTED and not ended.worker_id
+        if ended.cause == pb.WORKER_END_CAUSE_NODE_DIED or announced_and_gone:
+            # The whole node is gone: nobody will end the worker's stream.
             self._abort()
         self._join()
 

@@ -57,6 +57,11 @@ class BroadcastTable:
         """Open `WatchNodes` streams."""
         return len(self._watchers)
 
+    @property
+    def subscriptions(self) -> int:
+        """Everybody who hears of node changes: agents, and streams of operators. Never workers."""
+        return len(self._open) + len(self._watchers)
+
     def load(self, records: list[t.NodeRecord]) -> None:
         """Nodes of the last life of the service."""
         for record in sorted(records, key=lambda each: each.revision):
@@ -125,7 +130,8 @@ class BroadcastTable:
                 member.record = record
         if self._watchers:
             answer = g.WatchNodesResponse(nodes=[record], revision=record.revision)
-            out.append(FanOut(list(self._watchers), answer, None))
+            # A later change of the node replaces it unsent: a slow watcher's backlog is O(nodes).
+            out.append(FanOut(list(self._watchers), answer, ("node", record.node_id)))
         return out
 
     def owners_ended(self, owner_ids: tuple[bytes, ...]) -> list[FanOut]:

@@ -84,6 +84,15 @@ class ControlCore:
         self._out.clear()
         return effects
 
+    @property
+    def effects_count(self) -> int:
+        """Effects that were not taken yet."""
+        return len(self._out)
+
+    def has_written_since(self, count: int) -> bool:
+        """Whether something after the first `count` effects must become durable."""
+        return any(type(effect) is Write for effect in self._out[count:])
+
     def take_demand(self, at: Moment) -> DemandUpdate | None:
         """What changed for the demand table since the last call, as one step."""
         return self.demand.take(at)
@@ -166,7 +175,7 @@ class ControlCore:
             return
         broken = liveness.is_broken(node_id)
         cause = t.NODE_DEATH_CAUSE_CRASHED if broken else t.NODE_DEATH_CAUSE_MISSED_PINGS
-        told = liveness.describe(node_id, at.mono_ms)
+        told = liveness.describe(node_id)
         message = f"{told}; own loop lag {evidence.loop_lag_ms} ms"
         self._node_died(node_id, cause, message, at)
         self._settle(at)
@@ -250,16 +259,38 @@ class ControlCore:
         message: str,
         deadline_ms: int,
         at: Moment,
-    ) -> Refusal | None:
-        """No new work on a node from the moment this is acknowledged."""
+    ) -> bool | Refusal:
+        """No new work on a node from the moment this is acknowledged.
+
+        A preemption comes whatever the agent says, so it is recorded at once. An idle node may have
+        got work meanwhile, so it counts as draining when its agent has accepted.
+
+        Returns:
+            Whether `DrainSettled` follows with the agent's word; False: an agent that cannot be
+            reached now is told when it comes back.
+        """
         entry = self.membership.nodes.get_alive(node_id)
         if entry is None:
-            return Refusal(fx.NOT_FOUND, f"there is no living node {node_id.hex()}")
+            known = self.membership.nodes.get(node_id)
+            state = "not known" if known is None else f"dead: {known.record.death_message}"
+            return Refusal(fx.NOT_FOUND, f"node {node_id.hex()} is {state}")
         command = ns.DrainCommand(reason=reason, message=message, deadline_ms=deadline_ms)
-        self.membership.drain(entry, command)
-        self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
+        reachable = entry.session != 0
+        if reachable and reason == ns.DRAIN_REASON_IDLE_TERMINATION:
+            self.membership.ask_to_drain(entry, command)
+        else:
+            self.membership.drain(entry, command)
+            self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
         self._settle(at)
-        return None
+        return reachable
+
+    def withdraw_drain(self, node_id: bytes, at: Moment) -> None:
+        """Whoever asked was told that the agent did not answer: a late acceptance is undone."""
+        entry = self.membership.nodes.get_alive(node_id)
+        if entry is not None and self.membership.take_asked(node_id) is not None:
+            cancel = ns.GcsItem(node_id=node_id, drain=ns.DrainCommand(cancel=True))
+            self.membership.send(node_id, cancel)
+        self._settle(at)
 
     # ---- inside: items of agents
 
@@ -320,11 +351,23 @@ class ControlCore:
 
     def _drain_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
         entry = self.membership.nodes.get_alive(node_id)
-        if entry is None or item.drain_answer.accepted:
+        if entry is None:
             return
-        # The agent declined (an idle node that got work meanwhile): it takes work again.
-        self.membership.drain(entry, ns.DrainCommand(cancel=True))
-        self._carry(self.placement.node_draining(node_id, draining=False, now_ms=at.mono_ms))
+        answer = item.drain_answer
+        asked = self.membership.take_asked(node_id)
+        was_draining = entry.record.state == t.NODE_STATE_DRAINING
+        if answer.accepted and not was_draining and (asked is not None or answer.reason):
+            # Without an order of ours it drains by itself: somebody told its process to end.
+            command = asked or ns.DrainCommand(
+                reason=answer.reason, message=answer.message, deadline_ms=answer.deadline_ms
+            )
+            self.membership.drain(entry, command, told=False)
+            self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
+        elif not answer.accepted and was_draining:
+            # Loaded or recorded without its word, and it has work: it takes work again.
+            self.membership.drain(entry, ns.DrainCommand(cancel=True))
+            self._carry(self.placement.node_draining(node_id, draining=False, now_ms=at.mono_ms))
+        self._out.append(fx.DrainSettled(node_id, answer.accepted, answer.message))
 
     def _goodbye(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
         cause = item.goodbye.cause or t.NODE_DEATH_CAUSE_EXPECTED
@@ -335,7 +378,8 @@ class ControlCore:
     def _node_died(
         self, node_id: bytes, cause: t.NodeDeathCause.ValueType, message: str, at: Moment
     ) -> None:
-        entry = self.membership.bury(node_id, cause, message, at)
+        contact = self.membership.liveness.last_contact(node_id, at.mono_ms)
+        entry = self.membership.bury(node_id, cause, f"{message}; {contact}", at)
         if entry is None:
             return
         self.demand.reported(node_id, None)
@@ -347,12 +391,22 @@ class ControlCore:
     def _node_is_gone(self, node_id: bytes, cause: t.ActorDeathCause.ValueType, at: Moment) -> None:
         # Workers on the node were owners too: what they own elsewhere ends with them.
         workers = [r.worker_id for r in self.actors.on_node(node_id) if r.worker_id]
-        self.detached.node_lost(node_id, cause, at)
-        self._end_owners(workers, f"its node {node_id.hex()} died", at)
+        why = self._how_node_died(node_id)
+        self.detached.node_lost(node_id, cause, why, at)
+        self._end_owners(workers, why, at)
         for job in self.jobs.running_at(node_id):
             if not job.driver_address:
                 continue  # nobody to ask
             self._out.append(fx.ProbeDriver(job.job_id, job.driver_address))
+
+    def _how_node_died(self, node_id: bytes) -> str:
+        """Node, cause and evidence in one sentence, for the errors of what was lost with it."""
+        entry = self.membership.nodes.get(node_id)
+        if entry is None:
+            return f"node {node_id.hex()} died long ago"
+        record = entry.record
+        cause = t.NodeDeathCause.Name(record.death_cause).removeprefix("NODE_DEATH_CAUSE_")
+        return f"node {node_id.hex()} died ({cause}): {record.death_message}"
 
     def _end_owners(self, owner_ids: Iterable[bytes], message: str, at: Moment) -> None:
         dead = [o for o in owner_ids if o and self.owners.add(o, at.mono_ms)]

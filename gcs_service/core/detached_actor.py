@@ -40,6 +40,7 @@ class DetachedActor:
         record.owner_address = ""
         record.state = machine.state
         record.incarnation, record.restarts = machine.incarnation, machine.restarts
+        record.preempted_restarts = machine.preempted_restarts
         record.version = machine.version
         if machine.placement is not None:
             record.node_id, record.worker_id = (

@@ -88,6 +88,7 @@ class DetachedActors:
         machine = actor.machine
         machine.state, machine.incarnation = record.state, record.incarnation
         machine.restarts, machine.version = record.restarts, record.version
+        machine.preempted_restarts = record.preempted_restarts
         self._actors[record.actor_id] = actor
         if record.state == t.ACTOR_STATE_ALIVE:
             machine.placement = life.Placement(
@@ -121,11 +122,12 @@ class DetachedActors:
         elif event.kind == ns.DETACHED_ACTOR_EVENT_KIND_ENDED:
             self._worker_ended(actor, event, at)
 
-    def node_lost(self, node_id: bytes, cause: t.ActorDeathCause.ValueType, at: Moment) -> None:
+    def node_lost(
+        self, node_id: bytes, cause: t.ActorDeathCause.ValueType, message: str, at: Moment
+    ) -> None:
         """The node died: its actors restart elsewhere or die."""
         for actor in self._on(node_id):
             actor.target = None
-            message = f"node {node_id.hex()} died"
             machine = actor.machine
             if machine.placement is None and machine.state in _LIVING_STATES:
                 self._place(actor, at)  # it had not started there: no restart is used up

@@ -70,6 +70,14 @@ class SilenceEvidence(msgspec.Struct, frozen=True, gc=False):
     port_answers: bool
 
 
+class DrainSettled(msgspec.Struct, frozen=True, gc=False):
+    """The agent answered a drain: whoever asked for it may be told."""
+
+    node_id: bytes
+    accepted: bool
+    message: str
+
+
 class ProbeDriver(msgspec.Struct, frozen=True, gc=False):
     """The node a driver lived on died: dial the driver itself."""
 
@@ -86,6 +94,7 @@ Effect = (
     | OwnersEnded
     | ProbeNode
     | ConfirmSilence
+    | DrainSettled
     | ProbeDriver
 )
 
@@ -104,6 +113,7 @@ TABLE_FULL = "table_full"
 QUOTA = "quota"
 TOO_LARGE = "too_large"
 OTHER_CLUSTER = "other_cluster"
+READ_ONLY = "read_only"
 
 REFUSAL_CODES = (
     NOT_FOUND,
@@ -113,4 +123,5 @@ REFUSAL_CODES = (
     QUOTA,
     TOO_LARGE,
     OTHER_CLUSTER,
+    READ_ONLY,
 )

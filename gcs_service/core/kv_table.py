@@ -51,16 +51,18 @@ class _Namespace:
 class KvTable:
     """All namespaces. Revisions are one counter over the whole store; `writes` collects rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, quota_bytes: int = limits.KV_NAMESPACE_BYTES_MAX) -> None:
+        self._quota_bytes = quota_bytes
         self._spaces: dict[str, _Namespace] = {}
         self._revision = 0
+        self._rows = 0
         self._expiries: list[tuple[int, str, bytes]] = []
         self.writes: list[Write] = []
 
     @property
     def rows(self) -> int:
         """Rows in all namespaces."""
-        return sum(len(space.keys) for space in list(self._spaces.values()))
+        return self._rows
 
     @property
     def bytes_used(self) -> int:
@@ -79,6 +81,7 @@ class KvTable:
             self._note_expiry(namespace, key, row)
         for space in self._spaces.values():
             space.keys = sorted(space.rows)
+            self._rows += len(space.keys)
 
     def put(
         self,
@@ -103,16 +106,26 @@ class KvTable:
         space = self._spaces.setdefault(namespace, _Namespace())
         old = space.rows.get(key)
         growth = len(value) - len(old.value) if old is not None else len(key) + len(value)
-        if growth > 0 and space.bytes_used + growth > limits.KV_NAMESPACE_BYTES_MAX:
+        if growth > 0 and space.bytes_used + growth > self._quota_bytes:
+            if not space.keys:
+                del self._spaces[namespace]
             return Refusal(
                 effects.QUOTA,
                 f"namespace {namespace!r} holds {space.bytes_used} bytes and may hold"
-                f" {limits.KV_NAMESPACE_BYTES_MAX}: delete keys first",
+                f" {self._quota_bytes}: delete keys first",
+            )
+        if old is None and self._rows >= limits.KV_ROWS_MAX:
+            if not space.keys:
+                del self._spaces[namespace]
+            return Refusal(
+                effects.TABLE_FULL,
+                f"the store holds {self._rows} keys, its limit: delete some first",
             )
         self._revision += 1
         row = KvRow(value, self._revision, at.wall_ms + ttl_ms if ttl_ms > 0 else 0)
         if old is None:
             insort(space.keys, key)
+            self._rows += 1
         space.rows[key] = row
         space.bytes_used += growth
         self._note_expiry(namespace, key, row)
@@ -186,6 +199,7 @@ class KvTable:
         space = self._spaces[namespace]
         row = space.rows.pop(key)
         del space.keys[bisect_left(space.keys, key)]
+        self._rows -= 1
         space.bytes_used -= len(key) + len(row.value)
         assert space.bytes_used >= 0, f"namespace {namespace!r}: {space.bytes_used} bytes"
         self.writes.append(Write(tables.KV, _row_key(namespace, key), None))

@@ -56,7 +56,9 @@ class Liveness:
 
     def __init__(self, ping_interval_ms: int = limits.PING_INTERVAL_MS) -> None:
         self._interval_ms = ping_interval_ms
-        self._last_interval_ms = ping_interval_ms * limits.PING_LAST_PERCENT // 100
+        self._last_interval_ms = (
+            ping_interval_ms * limits.PING_LAST_INTERVAL_MS // limits.PING_INTERVAL_MS
+        )
         self._entries: dict[bytes, _Entry] = {}
         self._heap: list[tuple[int, int, bytes]] = []
         self._tickets = 0
@@ -131,20 +133,23 @@ class Liveness:
         self._arm(node_id, entry, now_ms + limits.VERDICT_LAG_MS_MAX)
         return True
 
-    def describe(self, node_id: bytes, now_ms: int) -> str:
+    def describe(self, node_id: bytes) -> str:
         """The evidence, for the death message."""
         entry = self._entries[node_id]
-        heard = (now_ms - entry.heard_ms) / 1_000
         if entry.watch is Watch.BROKEN:
             window = limits.RECONNECT_WINDOW_MS / 1_000
-            return (
-                f"its session broke and did not resume within {window:g} s,"
-                f" last word {heard:.1f} s ago"
-            )
+            return f"its session broke and did not resume within {window:g} s"
         return (
-            f"{entry.missed} pings in a row unanswered, last word {heard:.1f} s ago,"
-            f" its loop lag was {entry.loop_lag_ms:.0f} ms then"
+            f"{entry.missed} pings in a row unanswered,"
+            f" its loop lag at the last answer was {entry.loop_lag_ms:.0f} ms"
         )
+
+    def last_contact(self, node_id: bytes, now_ms: int) -> str:
+        """When the node was heard last, for the death message."""
+        entry = self._entries.get(node_id)
+        if entry is None:
+            return "never heard in this life of the GCS"
+        return f"last contact {(now_ms - entry.heard_ms) / 1_000:.1f} s ago"
 
     def next_deadline_ms(self) -> int | None:
         """When `due` has something to say."""

@@ -11,6 +11,7 @@ from gcs_service.core.cluster_identity import ClusterIdentity
 from gcs_service.core.effects import (
     CloseSession,
     ConfirmSilence,
+    DrainSettled,
     Effect,
     NodeChanged,
     NodeSessionOpened,
@@ -38,6 +39,7 @@ class Membership:
         self.nodes = NodeTable(identity.first_revision)
         self.liveness = Liveness(ping_interval_ms)
         self._drains: dict[bytes, ns.DrainCommand] = {}
+        self._asked: dict[bytes, ns.DrainCommand] = {}
 
     def load(self, records: list[t.NodeRecord], drains: dict[bytes, bytes], at: Moment) -> None:
         """Nodes of the last life: those alive have a window to come back."""
@@ -95,6 +97,9 @@ class Membership:
         if entry is None or entry.session != session:
             return False
         entry.session = 0
+        if self._asked.pop(node_id, None) is not None:
+            message = "its session broke before it answered"
+            self._out.append(DrainSettled(node_id, accepted=False, message=message))
         self.liveness.broken(node_id, at.mono_ms)
         self._out.append(ProbeNode(node_id, entry.record.address, session))
         return True
@@ -108,9 +113,13 @@ class Membership:
             return None
         draining = before.record.state == t.NODE_STATE_DRAINING
         drain = self._drains.pop(node_id, None)
+        self._asked.pop(node_id, None)
         if draining and drain is not None:
             preempted = drain.reason == ns.DRAIN_REASON_PREEMPTION
             cause = t.NODE_DEATH_CAUSE_PREEMPTED if preempted else t.NODE_DEATH_CAUSE_DRAINED_IDLE
+            told = f" ({drain.message})" if drain.message else ""
+            reason = "preempted" if preempted else "drained while idle"
+            message = f"{reason}{told}: {message}"
         self.liveness.forget(node_id)
         session = before.session
         entry, forgotten = self.nodes.bury(node_id, cause, message, at.wall_ms)
@@ -123,8 +132,18 @@ class Membership:
         self._out.append(NodeChanged(entry.record, self.nodes.scheduler_address()))
         return entry
 
-    def drain(self, entry: NodeEntry, command: ns.DrainCommand) -> None:
-        """Marks a node as draining, durably, and orders it to."""
+    def ask_to_drain(self, entry: NodeEntry, command: ns.DrainCommand) -> None:
+        """Orders a drain that the agent may decline; nothing is marked before its word."""
+        node_id = entry.record.node_id
+        self._asked[node_id] = command
+        self.send(node_id, ns.GcsItem(node_id=node_id, drain=command))
+
+    def take_asked(self, node_id: bytes) -> ns.DrainCommand | None:
+        """The order that the agent answers now, if it was one it may decline."""
+        return self._asked.pop(node_id, None)
+
+    def drain(self, entry: NodeEntry, command: ns.DrainCommand, *, told: bool = True) -> None:
+        """Marks a node as draining, durably, and orders it to, unless it knows (not `told`)."""
         node_id = entry.record.node_id
         state = t.NODE_STATE_ALIVE if command.cancel else t.NODE_STATE_DRAINING
         record = self.nodes.change(entry, state=state, drain_deadline_ms=command.deadline_ms)
@@ -135,7 +154,8 @@ class Membership:
         row = None if command.cancel else command.SerializeToString()
         self._out.append(Write(tables.DRAIN, node_id, row))
         self._out.append(Write(tables.NODE, node_id, record.SerializeToString()))
-        self.send(node_id, ns.GcsItem(node_id=node_id, drain=command))
+        if told:
+            self.send(node_id, ns.GcsItem(node_id=node_id, drain=command))
         self._out.append(NodeChanged(record, self.nodes.scheduler_address()))
 
     def due(self, at: Moment) -> None:

@@ -12,6 +12,7 @@ from gcs_service.settings import GcsSettings
 from gcs_service.shell import clock
 from gcs_service.shell.storage.memory_storage import MemoryStorage
 from gcs_service.shell.storage.protocol import Storage
+from gcs_service.shell.storage.redis_storage import RedisStorage
 from gcs_service.shell.storage.sqlite_storage import SqliteStorage
 
 
@@ -21,12 +22,20 @@ def open_storage(settings: GcsSettings) -> Storage:
     Raises:
         StorageError: it cannot be opened.
     """
-    storage: Storage = (
-        MemoryStorage() if settings.storage == "memory" else SqliteStorage(settings.storage_path)
-    )
+    storage = _open(settings.storage, settings.storage_path)
     if settings.wipe:
         storage.wipe()
     return storage
+
+
+def _open(kind: str, place: str) -> Storage:
+    match kind:
+        case "memory":
+            return MemoryStorage()
+        case "redis":
+            return RedisStorage(place)
+        case _:
+            return SqliteStorage(place)
 
 
 def begin_epoch(storage: Storage, settings: GcsSettings) -> ClusterIdentity:

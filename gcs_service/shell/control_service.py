@@ -45,7 +45,9 @@ from gcs_service.shell.storage.protocol import Storage, StorageError
 class ControlService:
     """One cluster's control service in this process, on the running loop.
 
-    `failed` is set when the store broke: nothing more is acknowledged and the process should end.
+    `failed` is set when the store is given up (somebody else writes to it, or too much waits for it):
+    nothing more is acknowledged and the process should end. A store that is lost for a while makes
+    the service read-only.
     """
 
     def __init__(self, settings: GcsSettings, storage: Storage) -> None:
@@ -73,7 +75,7 @@ class ControlService:
             self._reachability,
             self.demand,
         )
-        self.kv = KvHost(KvTable(), Lane(self._journal, self._bridge))
+        self.kv = KvHost(KvTable(settings.kv_quota_bytes), Lane(self._journal, self._bridge))
         self._executors = [
             self.host.executor,
             self.broadcast.executor,
@@ -82,7 +84,7 @@ class ControlService:
             self._journal.executor,
         ]
         self._server = endpoints.make_server()
-        self.binder = ServiceBinder(self._server)
+        self.binder = ServiceBinder(self._server, lambda: self._journal.problem)
         # The package ships no types.
         self._health: Any = vars(health)["aio"].HealthServicer()
         self._add_services()
@@ -99,7 +101,7 @@ class ControlService:
         autoscaler = autoscaler_pb2.DESCRIPTOR.services_by_name
         version = metadata.version("shoal")
         status = StatusService(
-            host, self.demand, self.kv, self._executors, self._storage, self.counters
+            host, self.demand, self.kv, self._executors, self._storage, self._journal, self.counters
         )
         nodes = NodeService(host, hub, broadcast, version)
         autoscaling = AutoscalerStateService(self.demand, nodes.drain_node)
@@ -165,9 +167,12 @@ class ControlService:
             "node_sessions.frames_in": self._node_sessions.frames_in,
             "node_sessions.items_in": self._node_sessions.items_in,
             "watches.nodes": table.watchers_count,
+            "subscriptions.node_changes": table.subscriptions,
             "views.out": table.views_out,
             "storage.transactions": self._journal.transactions,
             "storage.rows_written": self._journal.rows_written,
+            "storage.times_lost": self._journal.times_lost,
+            "storage.rows_held": self._journal.held_rows,
             "liveness.silence_bound_ms": self.host.core.membership.liveness.silence_bound_ms,
             "liveness.verdicts_put_off": self.host.core.membership.liveness.verdicts_put_off,
         }

@@ -22,7 +22,7 @@ from gcs_service.shell import clock
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Lane
-from gcs_service.shell.loop_bridge import Output
+from gcs_service.shell.loop_bridge import Output, resolve, resolve_read
 from gcs_service.shell.loop_inbox import LoopInbox
 from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.reachability import Reachability
@@ -51,6 +51,7 @@ class CoreHost:
         self._reachability = reachability
         self._demand = demand
         self._answers: list[Output] = []
+        self._drains: dict[bytes, list[asyncio.Future[fx.DrainSettled]]] = {}
         self._carriers: dict[type, Callable[[Any], Output]] = {
             fx.Tell: lambda e: (hub.tell, (e.session, e.item, e.key)),
             fx.CloseSession: lambda e: (hub.close_when_sent, (e.session,)),
@@ -58,6 +59,7 @@ class CoreHost:
             fx.NodeChanged: lambda e: (self._node_changed, (e,)),
             fx.OwnersEnded: lambda e: (broadcast.owners_ended, (e.owner_ids,)),
             fx.ProbeNode: lambda e: (reachability.probe_node, (self, e.node_id, e.address)),
+            fx.DrainSettled: lambda e: (self._drain_settled, (e,)),
             fx.ConfirmSilence: lambda e: (self._confirm_silence, (e, clock.now())),
             fx.ProbeDriver: lambda e: (reachability.probe_driver, (self, e.job_id, e.address)),
         }
@@ -68,6 +70,26 @@ class CoreHost:
             deadline_reached=self._tick,
         )
         self._inbox = LoopInbox(self.executor)
+
+    def drain_answer(self, node_id: bytes) -> asyncio.Future[fx.DrainSettled]:
+        """The agent's next word about a drain. Ask before the drain is ordered; may stay away."""
+        future: asyncio.Future[fx.DrainSettled] = asyncio.get_running_loop().create_future()
+        waiting = self._drains.setdefault(node_id, [])
+        waiting.append(future)
+        future.add_done_callback(lambda _: self._drain_heard(node_id, future))
+        return future
+
+    def _drain_heard(self, node_id: bytes, future: asyncio.Future[fx.DrainSettled]) -> None:
+        waiting = self._drains.get(node_id, [])
+        if future in waiting:
+            waiting.remove(future)
+        if not waiting:
+            self._drains.pop(node_id, None)
+
+    def _drain_settled(self, effect: fx.DrainSettled) -> None:
+        for future in list(self._drains.get(effect.node_id, ())):
+            if not future.done():
+                future.set_result(effect)
 
     def post(self, method: Callable[..., Any], *args: Any) -> None:
         """Calls a method of the core with these arguments and the moment; nobody waits."""
@@ -88,14 +110,16 @@ class CoreHost:
     def _call(
         self, answer: asyncio.Future[Any] | None, method: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
+        done = self.core.effects_count
         try:
             result = method(*args, clock.now())
         except Exception as error:  # a broken invariant is told, and the asker is not left waiting
             if answer is not None:
-                self._answers.append((_fail, (answer, error)))
+                self._answers.append((resolve, (answer, None, error)))
             raise
         if answer is not None:
-            self._answers.append((_resolve, (answer, result)))
+            wrote = self.core.has_written_since(done)
+            self._answers.append((resolve if wrote else resolve_read, (answer, result)))
 
     def _tick(self) -> None:
         self.core.tick(clock.now())
@@ -153,13 +177,3 @@ class CoreHost:
 
 def _nothing(_at: Moment) -> None:
     """What `breathe` asks: the answer comes when everything before it was handled."""
-
-
-def _resolve(answer: asyncio.Future[Any], result: Any) -> None:
-    if not answer.done():
-        answer.set_result(result)
-
-
-def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)

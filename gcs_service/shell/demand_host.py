@@ -17,7 +17,7 @@ from gcs_service.core.demand_table import DemandTable
 from gcs_service.core.effects import Refusal
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Lane
-from gcs_service.shell.loop_bridge import LoopBridge, Output
+from gcs_service.shell.loop_bridge import LoopBridge, Output, resolve
 
 Result = TypeVar("Result")
 
@@ -66,9 +66,9 @@ class DemandHost:
 
     def _call(self, work: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         try:
-            self._answers.append((_resolve, (answer, work(), None)))
+            self._answers.append((resolve, (answer, work(), None)))
         except Exception as error:  # the asker must not be left waiting
-            self._answers.append((_resolve, (answer, None, error)))
+            self._answers.append((resolve, (answer, None, error)))
             raise
 
     def _carry_out(self) -> None:
@@ -85,12 +85,3 @@ class DemandHost:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if answer.done():
-        return
-    if error is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(result)

@@ -4,24 +4,40 @@ Every executor that decides has a lane. A batch of effects goes through the lane
 when an earlier batch of the lane is still being written, its outputs wait behind the storage
 executor; otherwise they go straight to the loop, without an extra thread hop. So outputs of one
 lane never overtake each other.
+
+While the store cannot be written the service is read-only: who waits for a write is told so, answers
+that depend on no write pass, every other output is held in order with the rows it depends on, and
+the store is tried again and again.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from cluster_common.transport.logs import get_logger
 from gcs_service import limits
 from gcs_service.core.tables import Write
 from gcs_service.shell.executor import NamedExecutor
-from gcs_service.shell.loop_bridge import LoopBridge, Output
-from gcs_service.shell.storage.protocol import Storage, StorageError
+from gcs_service.shell.loop_bridge import LoopBridge, Output, resolve, resolve_read
+from gcs_service.shell.storage.protocol import (
+    Storage,
+    StorageError,
+    StoreLostError,
+    StoreTakenError,
+)
 
 log = get_logger()
 
+_ANSWERS = (resolve, resolve_read)
+
 
 class Journal:
-    """Group commit: everything queued while one transaction ran becomes the next one."""
+    """Group commit: everything queued while one transaction ran becomes the next one.
+
+    Args:
+        failed: called, from the storage thread, when the service must end: nothing is said any more.
+    """
 
     def __init__(
         self, storage: Storage, bridge: LoopBridge, failed: Callable[[StorageError], None]
@@ -30,16 +46,37 @@ class Journal:
         self._bridge = bridge
         self._failed = failed
         self._writes: list[Write] = []
-        self._waiting: list[tuple[Lane, list[Output]]] = []
-        self.executor = NamedExecutor("storage", batch_ended=self._commit)
+        self._waiting: list[tuple[Lane, bool, list[Output]]] = []
+        self._held_rows: dict[tuple[str, bytes], Write] = {}
+        self._held: list[tuple[Lane, list[Output]]] = []
+        self._held_outputs = 0
+        self._retry_ns: int | None = None
+        self.executor = NamedExecutor(
+            "storage",
+            batch_ended=self._commit,
+            next_deadline_ns=lambda: self._retry_ns,
+            deadline_reached=self._try_again,
+        )
         self.transactions = 0
         self.rows_written = 0
+        self.times_lost = 0
+        self.problem = ""
         self.is_broken = False
 
     @property
     def is_instant(self) -> bool:
         """Whether the back end needs no thread."""
         return self._storage.is_instant
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the store is lost; `problem` says how."""
+        return bool(self.problem)
+
+    @property
+    def held_rows(self) -> int:
+        """Rows that wait for the store to come back."""
+        return len(self._held_rows)
 
     def commit_now(self, writes: Sequence[Write]) -> None:
         """For instant back ends, and before the executors run."""
@@ -53,26 +90,97 @@ class Journal:
 
     def _add(self, lane: Lane, writes: Sequence[Write], outputs: list[Output]) -> None:
         self._writes.extend(writes)
-        self._waiting.append((lane, outputs))
+        self._waiting.append((lane, bool(writes), outputs))
         if len(self._writes) >= limits.JOURNAL_ROWS_MAX:
             self._commit()
 
     def _commit(self) -> None:
         writes, waiting = self._writes, self._waiting
         self._writes, self._waiting = [], []
-        if writes and not self.is_broken:
+        if self.is_broken:
+            return
+        if self.problem:
+            self._hold(writes, waiting)
+            return
+        if writes:
             try:
                 self.commit_now(writes)
             except StorageError as error:
-                # Nothing that depends on a lost write may be said: later batches are held back too.
-                self.is_broken = True
-                log.exception("storage_failed")
-                self._failed(error)
-        for lane, outputs in waiting:
+                self._lose(error)
+                self._hold(writes, waiting)
+                return
+        for lane, _, outputs in waiting:
+            self._release(lane, outputs)
+
+    def _release(self, lane: Lane, outputs: list[Output]) -> None:
+        self._bridge.post_many(outputs)
+        # After the post: a direct output of the lane that sees the count queues behind these.
+        lane.completed += 1
+
+    # ---- while the store is lost
+
+    def _lose(self, error: StorageError) -> None:
+        log.error("store_lost", problem=str(error))
+        self.times_lost += 1
+        self.problem = str(error)
+        self._retry_ns = time.monotonic_ns() + limits.STORE_RETRY_MS * 1_000_000
+        if isinstance(error, StoreTakenError):
+            self._break(error)
+
+    def _hold(
+        self, writes: Sequence[Write], waiting: Sequence[tuple[Lane, bool, list[Output]]]
+    ) -> None:
+        for write in writes:
+            self._held_rows[write.table, write.key] = write
+        for lane, has_writes, outputs in waiting:
+            answers = [output for output in outputs if output[0] in _ANSWERS]
+            others = [output for output in outputs if output[0] not in _ANSWERS]
+            if has_writes:
+                answers = [self._lost(answer) for answer in answers]
             if not self.is_broken:
-                self._bridge.post_many(outputs)
-            # After the post: a direct output of the lane that sees the count queues behind these.
-            lane.completed += 1
+                self._bridge.post_many(answers)
+            self._held.append((lane, others))
+            self._held_outputs += len(others)
+        too_many = (
+            self._held_outputs > limits.STORE_LOST_OUTPUTS_MAX
+            or len(self._held_rows) > limits.STORE_LOST_ROWS_MAX
+        )
+        if too_many and not self.is_broken:
+            self._break(StorageError(f"too much waits for the store: {self.problem}"))
+
+    def _lost(self, answer: Output) -> Output:
+        call, args = answer
+        if call is resolve_read:
+            return answer
+        text = f"read-only, this write may or may not last: {self.problem}"
+        return (resolve, (args[0], None, StoreLostError(text)))
+
+    def _try_again(self) -> None:
+        try:
+            self.commit_now(list(self._held_rows.values()))
+        except StoreTakenError as error:
+            self._break(error)
+            return
+        except StorageError as error:
+            self.problem = str(error)
+            self._retry_ns = time.monotonic_ns() + limits.STORE_RETRY_MS * 1_000_000
+            return
+        log.info("store_is_back", rows=len(self._held_rows), outputs=self._held_outputs)
+        held, self._held = self._held, []
+        self._held_rows.clear()
+        self._held_outputs = 0
+        self._retry_ns = None
+        self.problem = ""
+        for lane, outputs in held:
+            self._release(lane, outputs)
+
+    def _break(self, error: StorageError) -> None:
+        log.error("store_given_up", problem=str(error))
+        self.is_broken = True
+        self._retry_ns = None
+        self._held.clear()
+        self._held_rows.clear()
+        self._failed(error)
 
 
 class Lane:

@@ -11,7 +11,7 @@ from gcs_service.core.moment import Moment
 from gcs_service.shell import clock
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Lane
-from gcs_service.shell.loop_bridge import Output
+from gcs_service.shell.loop_bridge import Output, resolve, resolve_read
 
 Result = TypeVar("Result")
 
@@ -32,10 +32,13 @@ class KvHost:
         return await answer
 
     def _call(self, work: Callable[[Moment], Any], answer: asyncio.Future[Any]) -> None:
+        written = len(self.table.writes)
         try:
-            self._answers.append((_resolve, (answer, work(clock.now()), None)))
+            result = work(clock.now())
+            answers_write = len(self.table.writes) > written
+            self._answers.append((resolve if answers_write else resolve_read, (answer, result)))
         except Exception as error:  # the asker must not be left waiting
-            self._answers.append((_resolve, (answer, None, error)))
+            self._answers.append((resolve, (answer, None, error)))
             raise
 
     def _carry_out(self) -> None:
@@ -43,12 +46,3 @@ class KvHost:
         writes = self.table.take_writes()
         if writes or answers:
             self._lane.deliver(writes, answers)
-
-
-def _resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if answer.done():
-        return
-    if error is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(result)

@@ -15,6 +15,23 @@ log = get_logger()
 Output = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
+def resolve(
+    answer: asyncio.Future[Any], result: Any, error: Exception | None = None
+) -> None:
+    """The output that answers who wrote something; the journal knows it by its name."""
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(result)
+
+
+def resolve_read(answer: asyncio.Future[Any], result: Any) -> None:
+    """The output that answers who only asked: it passes while the store is lost."""
+    resolve(answer, result)
+
+
 class LoopBridge:
     """Runs posted calls on the loop's thread, in the order they were posted."""
 

@@ -21,6 +21,7 @@ from grpc import aio
 from cluster_common.transport.logs import get_logger
 from gcs_service.core import effects as fx
 from gcs_service.core.effects import Refusal
+from gcs_service.shell.storage.protocol import StoreLostError
 
 log = get_logger()
 
@@ -32,9 +33,28 @@ STATUS_OF_REFUSAL = {
     fx.OWNER_DEAD: grpc.StatusCode.FAILED_PRECONDITION,
     fx.TABLE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     fx.QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    fx.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    fx.TOO_LARGE: grpc.StatusCode.OUT_OF_RANGE,
     fx.OTHER_CLUSTER: grpc.StatusCode.FAILED_PRECONDITION,
+    fx.READ_ONLY: grpc.StatusCode.ABORTED,
 }
+
+
+WRITES = frozenset(
+    {
+        "KvService/Put",
+        "KvService/Delete",
+        "JobService/AddJob",
+        "ActorService/RegisterNamedActor",
+        "ActorService/CreateDetachedActor",
+        "ActorService/KillActor",
+        "NodeService/DrainNode",
+        "AutoscalerStateService/DrainNode",
+        "AutoscalerStateService/RequestClusterResourceConstraint",
+        "AutoscalerStateService/ReportClusterConfig",
+    }
+)
+"""Refused while the store is lost. What only reports facts (ends of jobs, records of owners) is taken:
+it becomes durable later."""
 
 
 class RefusedError(Exception):
@@ -55,8 +75,9 @@ def unless_refused(result: Any) -> Any:
 class ServiceBinder:
     """Adds services to a server; `counters` has one entry per RPC called."""
 
-    def __init__(self, server: aio.Server) -> None:
+    def __init__(self, server: aio.Server, store_problem: Callable[[], str]) -> None:
         self._server = server
+        self._store_problem = store_problem
         self.counters: Counter[str] = Counter()
         self.names: list[str] = []
 
@@ -79,17 +100,26 @@ class ServiceBinder:
             return grpc.stream_stream_rpc_method_handler(_stream(method.name, handle), **coders)
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(_stream(method.name, handle), **coders)
-        return grpc.unary_unary_rpc_method_handler(self._unary(method.name, handle), **coders)
+        service = method.containing_service.name
+        writes = f"{service}/{method.name}" in WRITES
+        handler = self._unary(method.name, handle, writes=writes)
+        return grpc.unary_unary_rpc_method_handler(handler, **coders)
 
     def _unary(
-        self, name: str, handle: Callable[[Any], Awaitable[Any]]
+        self, name: str, handle: Callable[[Any], Awaitable[Any]], *, writes: bool
     ) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
         counters, counter = self.counters, f"rpc.{name}"
+        problem = self._store_problem
 
         async def answer(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             counters[counter] += 1
+            if writes and problem():
+                sentence = f"{name} refused: read-only until the store is back: {problem()}"
+                return await context.abort(grpc.StatusCode.ABORTED, sentence)
             try:
                 return await handle(request)
+            except StoreLostError as error:
+                return await context.abort(grpc.StatusCode.ABORTED, str(error))
             except RefusedError as error:
                 status = STATUS_OF_REFUSAL[error.refusal.code]
                 return await context.abort(status, error.refusal.message)

@@ -166,21 +166,26 @@ class Admission:
             message = f"{resources.text(shape.needed())} can never fit into the bundle ({sizes})"
             self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
         else:
-            bundle = self._leasing.bundle_for(lease)
-            if bundle is None:
+            if not self._place_in_group(lease, now_ms):
                 self._leasing.wait(lease, now_ms)
-            else:
-                self._leasing.place(lease, bundle.pool, bundle, now_ms)
 
-    def _try_group(self, lease: Lease, now_ms: int) -> bool:
-        bundle = self._leasing.bundle_for(lease)
+    def _place_in_group(self, lease: Lease, now_ms: int) -> bool:
+        # A bundle of a draining node moves with its group: its work waits for the new place.
+        bundle = None if self._facts.draining else self._leasing.bundle_for(lease)
         if bundle is None:
             return False
-        self._leasing.unqueue(lease)
         self._leasing.place(lease, bundle.pool, bundle, now_ms)
         return True
 
+    def _try_group(self, lease: Lease, now_ms: int) -> bool:
+        if not self._place_in_group(lease, now_ms):
+            return False
+        self._leasing.unqueue(lease)
+        return True
+
     def _try_here(self, lease: Lease, now_ms: int) -> bool:
+        if lease.shape.affinity_soft and lease.shape.affinity != self._facts.node_id:
+            return self._try_waiting(lease, now_ms)
         if not self._place_here(lease, now_ms, any_selector=True):
             return False
         self._leasing.unqueue(lease)
@@ -202,8 +207,12 @@ class Admission:
 
     def _room_here(self, lease: Lease, *, any_selector: bool) -> bool:
         shape = lease.shape
-        if self._facts.draining or shape.affinity not in (b"", self._facts.node_id):
+        if self._facts.draining:
             return False
+        if shape.affinity not in (b"", self._facts.node_id):
+            # Softly bound to another node: only a scheduler that looked there first sends it here.
+            if not (shape.affinity_soft and lease.request.grant_or_reject):
+                return False
         selectors = shape.selectors if any_selector else shape.selectors[:1]
         if not any(labels.matches(each, self._facts.labels) for each in selectors):
             return False
@@ -247,6 +256,10 @@ class Admission:
     def _forward(self, lease: Lease, now_ms: int) -> bool:
         shape = lease.shape
         mine = shape.affinity == self._facts.node_id
+        if mine and self._facts.draining and not shape.affinity_soft:
+            message = f"node {shape.affinity.hex()} drains and takes no work any more"
+            self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
+            return True
         if mine and not self._ledger.node.could_ever_hold(shape.needed()):
             if not shape.affinity_soft:
                 has = resources.text(self._ledger.node.total)
@@ -254,7 +267,7 @@ class Admission:
                 message = f"node {shape.affinity.hex()} has {has}, {needs} are needed"
                 self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
                 return True
-        elif mine:
+        elif mine and not self._facts.draining:
             return False
         if self._facts.scheduler_address:
             self._leasing.forget(lease)
@@ -292,6 +305,10 @@ class Admission:
 
     def _reject(self, lease: Lease) -> None:
         self._leasing.forget(lease)
+        self.reject(lease)
+
+    def reject(self, lease: Lease) -> None:
+        """Sends a lease that is in no book any more back to the scheduler."""
         self._leasing.count("leases_rejected")
         item = a.LeaseReject(
             lease_id=lease.lease_id,

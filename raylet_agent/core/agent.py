@@ -16,6 +16,7 @@ from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
 from raylet_agent.core.admission import RETRY, Admission
 from raylet_agent.core.detached import DetachedActors
+from raylet_agent.core.draining import DRAIN_END, DRAIN_OVER, Draining
 from raylet_agent.core.effects import Effect, ReportDemand, ReportSnapshot, SendToWorker
 from raylet_agent.core.endings import Endings
 from raylet_agent.core.facts import NodeFacts
@@ -95,6 +96,17 @@ class AgentCore:
             self._timers,
             self._out,
         )
+        self.draining = Draining(
+            facts,
+            self.ledger,
+            self.leasing,
+            self.owners,
+            self.views,
+            self.admission,
+            self._timers,
+            self._out,
+        )
+        self.draining.on_detached_refused = self.detached.refuse
         self._gcs = GcsOrders(
             facts,
             self.ledger,
@@ -105,6 +117,7 @@ class AgentCore:
             self.endings,
             self.admission,
             self.snapshots,
+            self.draining,
             self._out,
         )
         self._reported_counts = (0, 0)
@@ -145,7 +158,13 @@ class AgentCore:
         if self.views.node_lost and self.facts.is_scheduler:
             self.views.node_lost = False
             self.admission.node_lost(now_ms)
+        self.draining.settle()
         self._watch_counts(now_ms)
+
+    def asked_to_stop(self, grace_ms: int, message: str, now_ms: int) -> None:
+        """The process is to end: in order, within `grace_ms`."""
+        self.draining.asked_to_stop(grace_ms, message, now_ms)
+        self.settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Deadlines that have come."""
@@ -166,6 +185,10 @@ class AgentCore:
             self.endings.reopen_expired(about, now_ms)
         elif kind == endings.OWNER_PROBE:
             self.endings.probe_due(about)
+        elif kind == DRAIN_END:
+            self.draining.end_due(now_ms)
+        elif kind == DRAIN_OVER:
+            self.draining.over_due()
         elif kind == RETRY:
             self.admission.retry(about, now_ms)
         elif kind == DEDUCTION:

@@ -85,6 +85,14 @@ class DetachedActors:
             kind = n.DETACHED_ACTOR_EVENT_KIND_REFUSED
             self._tell(command, kind, message="no room on this node")
 
+    def refuse(self, lease: Lease) -> None:
+        """Its node drains before it has a worker: the GCS chooses another one."""
+        known = self._actors.pop(lease.request.actor_id, None)
+        self._leasing.drop(lease)
+        if known is not None:
+            kind = n.DETACHED_ACTOR_EVENT_KIND_REFUSED
+            self._tell(known.command, kind, message="the node is draining")
+
     def kill(self, command: n.KillDetachedActor, now_ms: int) -> None:
         """Ends an incarnation (any, when none is named)."""
         known = self._actors.get(command.actor_id)
@@ -135,12 +143,14 @@ class DetachedActors:
 
     def _place(self, lease: Lease, command: n.StartDetachedActor, now_ms: int) -> bool:
         pool, bundle = self._ledger.node, None
+        if self._facts.draining:
+            return False
         if lease.shape.group_id:
             bundle = self._leasing.bundle_for(lease)
             if bundle is None:
                 return False
             pool = bundle.pool
-        elif self._facts.draining or pool.lacks(lease.shape.needed()) is not None:
+        elif pool.lacks(lease.shape.needed()) is not None:
             return False
         self._leasing.adopt(lease)
         self._actors[command.actor_id] = DetachedActor(command, lease.lease_id)

@@ -6,6 +6,7 @@ import msgspec
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import types_pb2 as t
 
 
 class SendToOwner(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +67,13 @@ class ProbeOwner(msgspec.Struct, frozen=True, gc=False):
     address: str
 
 
+class EndAgent(msgspec.Struct, frozen=True, gc=False):
+    """The node drained: say goodbye with this cause and end the process."""
+
+    cause: t.NodeDeathCause.ValueType
+    message: str
+
+
 Effect = (
     SendToOwner
     | SendToWorker
@@ -76,4 +84,5 @@ Effect = (
     | KillWorker
     | LabelOutput
     | ProbeOwner
+    | EndAgent
 )

@@ -25,3 +25,6 @@ class NodeFacts(msgspec.Struct):
     epoch: int = 0
     draining: bool = False
     drain_deadline_ms: int = 0
+    """Wall clock."""
+    wall_offset_ms: int = 0
+    """Wall clock minus the monotonic time of events."""

@@ -10,6 +10,7 @@ from cluster_api.v1 import types_pb2 as t
 from raylet_agent.core import answers
 from raylet_agent.core.admission import Admission
 from raylet_agent.core.detached import DetachedActors
+from raylet_agent.core.draining import Draining
 from raylet_agent.core.effects import (
     Effect,
     ReportDemand,
@@ -40,6 +41,7 @@ class GcsOrders:
         endings: Endings,
         admission: Admission,
         snapshots: Snapshots,
+        draining: Draining,
         out: list[Effect],
     ) -> None:
         self._facts = facts
@@ -59,7 +61,7 @@ class GcsOrders:
             "owners_died": self._owners_died,
             "view": lambda x, now: self._view(x.view, now),
             "node_change": lambda x, now: self._node_changed(x.node_change, now),
-            "drain": lambda x, _now: self._drain(x.drain),
+            "drain": lambda x, now: draining.order(x.drain, now),
         }
 
     def registration(self, incarnation: int, last_revision: int) -> n.RegisterNode:
@@ -142,18 +144,3 @@ class GcsOrders:
         if address != self._facts.scheduler_address:
             self._facts.scheduler_address = address
             self._admission.scheduler_known(now_ms)
-
-    def _drain(self, command: n.DrainCommand) -> None:
-        facts = self._facts
-        busy = self._snapshots.leases > 0 or any(True for _ in self._ledger.bundles.rows())
-        if not command.cancel and command.reason == n.DRAIN_REASON_IDLE_TERMINATION and busy:
-            answer = n.DrainAnswer(accepted=False, message="the node is not idle")
-        else:
-            facts.draining = not command.cancel
-            facts.drain_deadline_ms = 0 if command.cancel else command.deadline_ms
-            answer = n.DrainAnswer(accepted=True)
-            own = self._views.get(facts.node_id)
-            assert own is not None, "the own node is always in view"
-            own.draining = facts.draining
-        self._out.append(SendToGcs(n.AgentItem(drain_answer=answer)))
-        self._out.append(ReportSnapshot())

@@ -86,6 +86,10 @@ class Scheduler:
 
     def _affine(self, shape: Shape, excluded: dict[bytes, int]) -> Choice | None:
         view = self.views.get(shape.affinity)
+        if view is not None and view.draining:
+            if shape.affinity_soft:
+                return None
+            return Unschedulable(f"node {shape.affinity.hex()} drains and takes no work any more")
         if view is not None and view.feasible(shape):
             if view.has_room(shape) and excluded.get(view.node_id, -1) < view.version:
                 return Chosen(view)

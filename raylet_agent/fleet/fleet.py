@@ -100,7 +100,7 @@ class Fleet:
             "nodes": len(self.agents),
             "running": sum(agent.is_running for agent in self.agents),
             "workers": len(self._callees),
-            "bundles": sum(len(agent.core.ledger.bundles.rows()) for agent in self.agents),
+            "bundles": sum(1 for agent in self.agents for _ in agent.core.ledger.bundles.rows()),
             "calls": self._callees.calls,
             "prepares": self._builder.prepares.answered,
             "prepares_rejected": self._builder.prepares.rejected,

@@ -29,6 +29,7 @@ from cluster_common.transport.task_keeper import TaskKeeper
 from cluster_common.worker_start import WorkerStart
 from raylet_agent import exit_codes, limits
 from raylet_agent.core.agent import AgentCore
+from raylet_agent.core.effects import EndAgent
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.snapshots import node_labels
 from raylet_agent.settings import DEFAULT_PRELOAD, AgentSettings
@@ -103,14 +104,18 @@ class Agent:
         self._fork_server_pid = fork_server_pid
         self._keeper = TaskKeeper("agent")
         self._ending: asyncio.Future[int]
+        self._stop_asked = False
+        self._goodbye = n.Goodbye(
+            cause=t.NODE_DEATH_CAUSE_EXPECTED, message="the agent was stopped"
+        )
         self._host: AgentHost
 
     async def run(self) -> int:
         """Serves until told to stop; afterwards no process of this node is left."""
         loop = asyncio.get_running_loop()
         self._ending = loop.create_future()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, exit_codes.OK, f"signal {number}")
+        loop.add_signal_handler(signal.SIGTERM, self._asked_to_stop)
+        loop.add_signal_handler(signal.SIGINT, self._end, exit_codes.OK, "SIGINT")
         self._watch_parent(loop)
         server = make_server()
         try:
@@ -145,6 +150,7 @@ class Agent:
             host.report,
             lambda: self._end(exit_codes.FORK_SERVER_LOST, "the fork server ended"),
         )
+        host.end_agent = self._drained
         host.forks.open()
         session = NodeSession(host, settings.gcs_reconnect_timeout_s, self._registered)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(
@@ -172,6 +178,7 @@ class Agent:
             gcs_address=settings.gcs_address,
             pid=os.getpid(),
             start_time_ms=time.time_ns() // 1_000_000,
+            wall_offset_ms=time.time_ns() // 1_000_000 - now_ms(),
             session_name=settings.session_name,
         )
 
@@ -213,6 +220,20 @@ class Agent:
 
         loop.add_reader(descriptor, readable)
 
+    def _asked_to_stop(self) -> None:
+        """SIGTERM: what runs may finish within the grace; the second one ends the agent at once."""
+        if self._stop_asked or not hasattr(self, "_host"):
+            self._end(exit_codes.OK, "SIGTERM")
+            return
+        self._stop_asked = True
+        grace_ms = round(self._settings.stop_grace_s * 1_000)
+        self._host.core.asked_to_stop(grace_ms, "its agent was told to stop (SIGTERM)", now_ms())
+        self._host.run_effects()
+
+    def _drained(self, effect: EndAgent) -> None:
+        self._goodbye = n.Goodbye(cause=effect.cause, message=effect.message)
+        self._end(exit_codes.OK, effect.message)
+
     def _end(self, code: int, reason: str) -> None:
         if not self._ending.done():
             log.info("agent_ends", code=code, reason=reason)
@@ -220,8 +241,8 @@ class Agent:
 
     async def _stop(self, server: aio.Server, session: NodeSession) -> None:
         # Told first: the GCS need not wait for a resumption that will not come.
-        goodbye = n.Goodbye(cause=t.NODE_DEATH_CAUSE_EXPECTED, message="the agent was stopped")
-        await session.say_goodbye(goodbye)
+        await self._host.say_last_words(limits.LAST_WORDS_S)
+        await session.say_goodbye(self._goodbye)
         await self._close_fork_server()
         await server.stop(_STOP_GRACE_S)
         await self._keeper.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ class AgentHost:
         self.gcs: Outbox[n.AgentItem | Released | str] | None = None
         self.keep_for_gcs: Callable[[n.AgentItem], None]
         self.break_gcs: Callable[[], object]
+        self.end_agent: Callable[[e.EndAgent], None]
         self._outputs: dict[bytes, WorkerOutput] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -77,6 +79,7 @@ class AgentHost:
             e.KillWorker: self._kill_worker,
             e.LabelOutput: self._label_output,
             e.ProbeOwner: self._probe_owner,
+            e.EndAgent: lambda effect: self.end_agent(effect),  # noqa: PLW0108 - set later
         }
 
     def run_effects(self) -> None:
@@ -103,6 +106,13 @@ class AgentHost:
                 tail = output.close() or tail
             self.core.worker_ended(report.worker_id, report.status, tail, now_ms())
         self.run_effects()
+
+    async def say_last_words(self, timeout_s: float) -> None:
+        """Waits until owners have what was queued for them, at most `timeout_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for stream in list(self.sessions.values()):
+                    await stream.outbox.drained()
 
     def close(self) -> None:
         """No more timers, no more output."""

@@ -18,9 +18,12 @@ COMMANDS = {
     "list": "shoal.cli.listing",
     "explain": "shoal.cli.explain",
     "drain": "shoal.cli.drain",
+    "store": "shoal.cli.store",
+    "autoscaler": "shoal.cli.autoscaler",
     "check-ledger": "shoal.cli.check_ledger",
     "healthcheck": "shoal.cli.healthcheck",
     "demo": "shoal.cli.demo",
+    "fleet": "shoal.cli.fleet",
     "completion": "shoal.cli.completion",
 }
 """Command -> module, imported when it is used: no command loads what another one needs."""

@@ -70,15 +70,15 @@ Examples:
 @click.option("--scheduler", is_flag=True, help="This node schedules too (the head always does).")
 @click.option(
     "--storage",
-    type=click.Choice(["sqlite", "memory"]),
+    type=click.Choice(["sqlite", "memory", "redis"]),
     default="sqlite",
     show_default=True,
     help="Of the GCS (--head).",
 )
 @click.option(
     "--storage-path",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the GCS's database; give one to keep the cluster's state over stop and start.",
+    help="Folder of the GCS's database, or redis://host:port/db; give one to keep the cluster's"
+    " state over stop and start.",
 )
 @click.option("--temp-dir", type=click.Path(path_type=Path, file_okay=False), help="For logs.")
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
@@ -243,10 +243,17 @@ def _stay(
     wanted = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     ended: list[GcsProcess | AgentProcess] = []
-    while not ended and signal.sigtimedwait(wanted, _LOOK_S) is None:
+    got: signal.struct_siginfo | None = None
+    while not ended and (got := signal.sigtimedwait(wanted, _LOOK_S)) is None:
         ended = [process for process in processes if not process.is_alive()]
+    # A machine that goes says SIGTERM: work moves to the others. A head has nobody to move to.
+    is_head = any(isinstance(process, GcsProcess) for process in processes)
+    drain = got is not None and got.si_signo == signal.SIGTERM and not is_head
     for process in processes:
-        process.stop()
+        if isinstance(process, AgentProcess):
+            process.stop(drain=drain)
+        else:
+            process.stop()
     path.unlink(missing_ok=True)
     if ended:
         part = "gcs" if isinstance(ended[0], GcsProcess) else "agent"

@@ -116,10 +116,13 @@ def check_address(address: str) -> str:
 
 
 def end(processes: list[StartedProcess], grace_s: float) -> tuple[int, int]:
-    """SIGTERM to all, SIGKILL to those that remain after `grace_s`; (ended, of these killed)."""
+    """An orderly end of all, SIGKILL after `grace_s`; returns (ended, of these killed).
+
+    Agents get SIGINT: everything here goes, so there is no other node to drain to.
+    """
     running = [one for one in processes if one.running() is not None]
     for one in running:
-        _signal(one, signal.SIGTERM)
+        _signal(one, signal.SIGINT if one.part == "agent" else signal.SIGTERM)
     stubborn = _left_after(running, grace_s)
     for one in stubborn:
         _signal(one, signal.SIGKILL)

@@ -36,6 +36,8 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
         f"cluster {status.cluster_id.hex()[: rows.SHORT_ID]} at {found}, "
         f"up {status.uptime_ms / 1000:.0f} s, life {status.epoch}, storage {status.storage}"
     )
+    if status.store_problem:
+        click.echo(f"READ-ONLY, the store is lost and writes are refused: {status.store_problem}")
     click.echo(
         f"nodes: {status.nodes_alive} alive, {status.nodes_draining} draining, "
         f"{status.nodes_dead} dead; jobs running: {status.jobs_running}"
@@ -58,6 +60,8 @@ def status_dict(address: str, status: gcs_pb2.GetStatusResponse) -> dict[str, An
         "session_name": status.session_name,
         "uptime_ms": status.uptime_ms,
         "storage": status.storage,
+        "read_only": bool(status.store_problem),
+        "store_problem": status.store_problem,
         "nodes": {
             "alive": status.nodes_alive,
             "draining": status.nodes_draining,

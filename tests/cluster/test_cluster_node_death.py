@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shoal
+from shoal.cluster_utils import Cluster, ClusterNode
 from shoal.exceptions import ActorDiedError
 from shoal.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tests.cluster.remote_code import Counter, pass_gate
@@ -13,6 +14,26 @@ from tests.cluster.waiting import process_lives, until, until_gone
 
 def on(node: object, *, soft: bool = False) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node.node_id, soft=soft)
+
+
+@shoal.remote(num_cpus=0)
+def where() -> str:
+    return shoal.get_runtime_context().get_node_id()
+
+
+def joined(cluster: Cluster, **options: object) -> ClusterNode:
+    """A new node, once the scheduler sends work to it (its view follows the GCS's)."""
+    node = cluster.add_node(**options)
+    until(lambda: runs_work(node), "the scheduler knows the node")
+    return node
+
+
+def runs_work(node: ClusterNode) -> bool:
+    task = where.options(scheduling_strategy=on(node), max_retries=0)
+    try:
+        return shoal.get(task.remote()) == node.node_id
+    except shoal.exceptions.RayError:
+        return False
 
 
 def alive_ids() -> set[str]:
@@ -44,7 +65,7 @@ def test_what_ran_on_a_killed_node_ends_and_says_why(cluster):
 
 
 def test_restartable_actors_of_a_killed_node_move(cluster):
-    node = cluster.add_node(num_cpus=1)
+    node = joined(cluster, num_cpus=1)
     counters = [
         Counter.options(
             scheduling_strategy=on(node, soft=True), max_restarts=1, max_task_retries=-1
@@ -58,7 +79,7 @@ def test_restartable_actors_of_a_killed_node_move(cluster):
 
 
 def test_a_task_on_a_killed_node_runs_again_elsewhere(cluster, gate, tmp_path):
-    node = cluster.add_node(num_cpus=1, resources={"first": 1})
+    node = joined(cluster, num_cpus=1, resources={"first": 1})
 
     def where(mark: str, path: str) -> str:
         from pathlib import Path

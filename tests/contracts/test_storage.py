@@ -8,18 +8,21 @@ import sys
 import textwrap
 
 import pytest
+import redis
 
 from gcs_service.core import tables
 from gcs_service.core.tables import Write
 from gcs_service.shell.storage.memory_storage import MemoryStorage
-from gcs_service.shell.storage.protocol import StorageError
+from gcs_service.shell.storage.protocol import StorageError, StoreTakenError
+from gcs_service.shell.storage.redis_storage import RedisStorage
 from gcs_service.shell.storage.sqlite_storage import SqliteStorage
+from tests.redis_server import RedisServer
 
 
 class MemoryFactory:
     """A second `open` is a restart."""
 
-    def __init__(self, _folder):
+    def __init__(self, folder, request):
         self._rows = {}
 
     def open(self):
@@ -27,16 +30,37 @@ class MemoryFactory:
 
 
 class SqliteFactory:
-    def __init__(self, folder):
+    def __init__(self, folder, request):
         self._folder = folder
 
     def open(self):
         return SqliteStorage(str(self._folder))
 
 
-@pytest.fixture(params=[MemoryFactory, SqliteFactory], ids=["memory", "sqlite"])
+class RedisFactory:
+    """Every test begins with an empty database of the module's one server."""
+
+    def __init__(self, folder, request):
+        self._server = request.getfixturevalue("redis_server")
+        redis.Redis.from_url(self._server.url).flushall()
+
+    def open(self):
+        return RedisStorage(self._server.url)
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+FACTORIES = {"memory": MemoryFactory, "sqlite": SqliteFactory, "redis": RedisFactory}
+
+
+@pytest.fixture(params=FACTORIES)
 def factory(request, tmp_path):
-    return request.param(tmp_path)
+    return FACTORIES[request.param](tmp_path, request)
 
 
 @pytest.fixture
@@ -144,3 +168,42 @@ def test_what_sqlite_committed_survives_sigkill_of_its_process(tmp_path):
     store = SqliteStorage(str(tmp_path))
     assert len(store.load(tables.KV)) == 50
     store.close()
+
+
+def test_redis_fences_off_the_service_that_was_replaced(redis_server):
+    first = RedisStorage(redis_server.url)
+    second = RedisStorage(redis_server.url)
+    with pytest.raises(StoreTakenError, match="another control service"):
+        first.commit([Write(tables.KV, b"k", b"old")])
+    second.commit([Write(tables.KV, b"k", b"new")])
+    assert second.load(tables.KV) == [(b"k", b"new")]
+    first.close()
+    second.close()
+
+
+def test_redis_rows_outlive_sigkill_of_the_server_and_the_connection_is_dialled_again(redis_server):
+    store = RedisStorage(redis_server.url)
+    store.commit([Write(tables.KV, b"%d" % i, b"v") for i in range(50)])
+    before = store.load(tables.KV)
+    redis_server.kill()
+    with pytest.raises(StorageError, match="cannot write redis://127"):
+        store.commit([Write(tables.KV, b"late", b"v")])
+    redis_server.start()
+    assert store.load(tables.KV) == before
+    store.commit([Write(tables.KV, b"late", b"v")])
+    assert len(store.load(tables.KV)) == len(before) + 1
+    store.close()
+
+
+def test_redis_that_lost_its_rows_is_not_written_to(redis_server):
+    store = RedisStorage(redis_server.url)
+    redis.Redis.from_url(redis_server.url).flushall()
+    with pytest.raises(StorageError, match="lost its rows"):
+        store.commit([Write(tables.KV, b"k", b"v")])
+    store.close()
+
+
+def test_redis_names_the_server_it_cannot_reach_without_the_password():
+    with pytest.raises(StorageError, match="redis://127.0.0.1:1/0") as caught:
+        RedisStorage("redis://user:secret@127.0.0.1:1/0")
+    assert "secret" not in str(caught.value)

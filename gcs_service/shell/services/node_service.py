@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from grpc import aio
 
 from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
+from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core.effects import Refusal
 from gcs_service.core.moment import Moment
@@ -76,15 +78,29 @@ class NodeService:
             raise RefusedError(
                 Refusal(fx.BAD_REQUEST, f"drain reason {request.reason} is not {allowed}")
             )
-        result = await self._host.ask(
-            self._core.drain_node,
-            request.node_id,
-            request.reason,
-            request.message,
-            request.deadline_ms,
-        )
-        unless_refused(result)
-        return g.DrainNodeResponse(accepted=True)
+        answer = self._host.drain_answer(request.node_id)
+        try:
+            result = await self._host.ask(
+                self._core.drain_node,
+                request.node_id,
+                request.reason,
+                request.message,
+                request.deadline_ms,
+            )
+            if not unless_refused(result):
+                return g.DrainNodeResponse(accepted=True, message="the node is out of reach")
+            async with asyncio.timeout(limits.DRAIN_ANSWER_MS_MAX / 1_000):
+                settled = await answer
+        except TimeoutError:
+            # A node that is to vanish is marked already; one that may decline did not accept.
+            message = "the agent did not answer"
+            accepted = request.reason == ns.DRAIN_REASON_PREEMPTION
+            if not accepted:
+                self._host.post(self._core.withdraw_drain, request.node_id)
+            return g.DrainNodeResponse(accepted=accepted, message=message)
+        finally:
+            answer.cancel()
+        return g.DrainNodeResponse(accepted=settled.accepted, message=settled.message)
 
     async def watch_nodes(
         self, request: g.WatchNodesRequest, context: aio.ServicerContext[Any, Any]
@@ -92,13 +108,27 @@ class NodeService:
         """Changes from a revision on, until the watcher leaves."""
 
         async def write(answers: Sequence[g.WatchNodesResponse]) -> None:
-            for answer in answers:
+            for answer in merged(answers):
                 await context.write(answer)
 
-        session = self._hub.open(write)
+        session = self._hub.open(write, newest_last=True)
         self._broadcast.watch(session.number, request.from_revision)
         try:
             await session.run(session.until_closed)
         finally:
             self._broadcast.unwatch(session.number)
             self._hub.close(session)
+
+
+def merged(answers: Sequence[g.WatchNodesResponse]) -> list[g.WatchNodesResponse]:
+    """Changes that follow each other as one message; a snapshot stays what it is."""
+    out: list[g.WatchNodesResponse] = []
+    for answer in answers:
+        if out and not answer.snapshot and not out[-1].snapshot:
+            if len(out[-1].nodes) == 1:  # built for all watchers: never changed, so copied first
+                out[-1] = g.WatchNodesResponse(nodes=out[-1].nodes)
+            out[-1].nodes.extend(answer.nodes)
+            out[-1].revision = answer.revision
+        else:
+            out.append(answer)
+    return out

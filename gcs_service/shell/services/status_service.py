@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 from cluster_api.v1 import gcs_pb2 as g
+from gcs_service import limits
 from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.moment import Moment
@@ -12,8 +15,9 @@ from gcs_service.core.status_report import status_of
 from gcs_service.shell.core_host import CoreHost
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
+from gcs_service.shell.journal import Journal
 from gcs_service.shell.kv_host import KvHost
-from gcs_service.shell.storage.protocol import Storage
+from gcs_service.shell.storage.protocol import Storage, StorageError
 
 
 class StatusService:
@@ -26,6 +30,7 @@ class StatusService:
         kv: KvHost,
         executors: Sequence[NamedExecutor],
         storage: Storage,
+        journal: Journal,
         counters: Callable[[], dict[str, int]],
     ) -> None:
         self._host = host
@@ -33,6 +38,7 @@ class StatusService:
         self._kv = kv
         self._executors = executors
         self._storage = storage
+        self._journal = journal
         self._counters = counters
 
     async def get_cluster_status(self, request: g.GetStatusRequest) -> g.GetStatusResponse:
@@ -45,6 +51,7 @@ class StatusService:
         response.demand.extend(await self._demand.ask(self._demand.table.entries))
         response.version = self._demand.table.version
         response.storage = self._storage.name
+        response.store_problem = self._journal.problem
         response.executors.extend(_meter(executor) for executor in self._executors)
         for name, value in self._counters().items():
             response.counters[name] = value
@@ -54,7 +61,7 @@ class StatusService:
                 name=tables.KV,
                 rows=kv_table.rows,
                 bytes=kv_table.bytes_used,
-                rows_max=0,
+                rows_max=limits.KV_ROWS_MAX,
             )
         )
         demand = self._demand.table
@@ -71,8 +78,10 @@ class StatusService:
             )
         )
         if request.verbose:
-            size = self._storage.size_bytes()
-            response.tables.append(g.TableStatus(name="storage", bytes=size))
+            with contextlib.suppress(StorageError):  # a lost store has no size; `store_problem` says
+                loop = asyncio.get_running_loop()
+                size = await loop.run_in_executor(None, self._storage.size_bytes)
+                response.tables.append(g.TableStatus(name="storage", bytes=size))
         return response
 
 

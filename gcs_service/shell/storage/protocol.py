@@ -43,4 +43,12 @@ class Storage(Protocol):
 
 
 class StorageError(RuntimeError):
-    """The back end failed; names the file or server and the cause."""
+    """The back end failed; names the file or server and the cause. May be over a moment later."""
+
+
+class StoreTakenError(StorageError):
+    """Somebody else writes to this store now: this service must end, two would fork history."""
+
+
+class StoreLostError(StorageError):
+    """What an asker is told whose write was under way when the store was lost."""

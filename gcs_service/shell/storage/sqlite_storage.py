@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,7 +69,8 @@ class SqliteStorage:
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):  # some errors end it by themselves
+                    self._db.execute("ROLLBACK")
             raise StorageError(f"cannot write {self._path}: {error}") from error
 
     def wipe(self) -> None:

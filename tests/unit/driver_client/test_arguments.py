@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from driver_client import object_ref
+from driver_client import exceptions, limits, object_ref
 from driver_client.arguments import pack
 from driver_client.object_ref import ObjectRef
 from driver_client.objects import serialization
@@ -53,3 +53,10 @@ def test_references_inside_arguments_stay_and_are_kept_alive():
 def test_an_argument_that_cannot_be_pickled_is_named(args, kwargs, name):
     with pytest.raises(TypeError, match=f"{name} .lock. cannot be pickled"):
         pack(args, kwargs)
+
+
+def test_arguments_that_are_too_large_are_refused_before_they_are_sent(monkeypatch):
+    monkeypatch.setattr(limits, "OBJECT_BYTES_MAX", 1_000)
+    pack((b"x" * 900,), {})
+    with pytest.raises(exceptions.ObjectStoreFullError, match="at most 1000"):
+        pack((b"x" * 600, b"y" * 600), {})

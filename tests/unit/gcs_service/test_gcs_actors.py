@@ -9,7 +9,6 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core import tables
-from gcs_service.core.status_report import status_of
 from tests.unit.gcs_service.control_rig import (
     CLUSTER,
     DRIVER,
@@ -405,6 +404,6 @@ def test_what_waits_is_demand_and_says_when_no_node_could_ever_hold_it(rig):
     create(rig, detached(1, cpus=9))
     create(rig, detached(2, cpus=4))
     create(rig, detached(3, cpus=4))
-    demand = status_of(rig.core, rig.at()).demand
+    demand = rig.core.take_demand(rig.at()).detached
     rows = [(e.resources.amounts["CPU"], e.infeasible) for e in demand]
     assert rows == [(90_000, True), (40_000, False)]

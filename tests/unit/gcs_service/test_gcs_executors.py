@@ -12,9 +12,9 @@ from gcs_service import limits
 from gcs_service.core.tables import KV, Write
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Journal, Lane
-from gcs_service.shell.loop_bridge import LoopBridge
+from gcs_service.shell.loop_bridge import LoopBridge, resolve, resolve_read
 from gcs_service.shell.storage.memory_storage import MemoryStorage
-from gcs_service.shell.storage.protocol import StorageError
+from gcs_service.shell.storage.protocol import StorageError, StoreLostError, StoreTakenError
 
 
 class GatedStorage(MemoryStorage):
@@ -27,11 +27,12 @@ class GatedStorage(MemoryStorage):
         self.gate = threading.Event()
         self.batches = []
         self.fails = False
+        self.error = StorageError("disk full")
 
     def commit(self, writes):
         assert self.gate.wait(10)
         if self.fails:
-            raise StorageError("disk full")
+            raise self.error
         self.batches.append(len(writes))
         super().commit(writes)
 
@@ -211,12 +212,59 @@ async def test_writes_that_wait_become_one_transaction(rig):
     assert rig.storage.batches == [1, 50]
 
 
-async def test_after_a_lost_write_nothing_more_is_acknowledged(rig, capsys):
+async def test_while_the_store_is_lost_outputs_wait_in_order_and_leave_when_it_is_back(rig, capsys):
     rig.storage.fails = True
     rig.storage.gate.set()
-    rig.say(rig.lane, "lost", b"a")
-    rig.say(rig.lane, "later")
-    await rig.until(lambda: rig.lane.completed == 2)
+    rig.say(rig.lane, "1 writes", b"a")
+    rig.say(rig.lane, "2 does not")
+    await rig.until(lambda: rig.journal.is_read_only)
+    rig.say(rig.lane, "3 writes", b"b")
+    rig.say(rig.other_lane, "unconcerned")
+    await rig.until(lambda: rig.seen == ["unconcerned"])
+    assert rig.journal.problem == "disk full"
+    rig.storage.fails = False
+    await rig.until(lambda: len(rig.seen) == 4)
+    assert rig.seen == ["unconcerned", "1 writes", "2 does not", "3 writes"]
+    assert not rig.journal.is_read_only
+    assert rig.storage.load(KV) == [(b"a", b"v"), (b"b", b"v")]
+    rig.say(rig.lane, "direct again")
+    await rig.until(lambda: rig.seen[-1] == "direct again")
+    assert rig.failures == []
+    capsys.readouterr()
+
+
+async def test_who_waits_for_a_lost_write_is_told_and_who_reads_is_answered(rig, capsys):
+    rig.storage.fails = True
+    rig.storage.gate.set()
+    loop = asyncio.get_running_loop()
+    wrote, read, read_later = loop.create_future(), loop.create_future(), loop.create_future()
+    rig.lane.deliver(
+        [Write(KV, b"k", b"v")], [(resolve, (wrote, "done")), (resolve_read, (read, "seen"))]
+    )
+    with pytest.raises(StoreLostError, match="read-only.*disk full"):
+        await asyncio.wait_for(wrote, 10)
+    assert await asyncio.wait_for(read, 10) == "seen"
+    rig.lane.deliver([], [(resolve_read, (read_later, "seen too"))])
+    assert await asyncio.wait_for(read_later, 10) == "seen too"
+    capsys.readouterr()
+
+
+async def test_a_store_that_somebody_else_took_ends_the_service(rig, capsys):
+    rig.storage.error = StoreTakenError("taken")
+    rig.storage.fails = True
+    rig.storage.gate.set()
+    rig.say(rig.lane, "never", b"a")
+    await rig.until(lambda: rig.failures)
     assert rig.seen == []
-    assert [str(error) for error in rig.failures] == ["disk full"]
+    capsys.readouterr()
+
+
+async def test_what_waits_for_a_lost_store_is_bounded(rig, monkeypatch, capsys):
+    monkeypatch.setattr(limits, "STORE_LOST_OUTPUTS_MAX", 10)
+    rig.storage.fails = True
+    rig.storage.gate.set()
+    for number in range(20):
+        rig.say(rig.lane, number, b"k")
+    await rig.until(lambda: rig.failures)
+    assert rig.seen == []
     capsys.readouterr()

@@ -93,8 +93,8 @@ def test_an_expired_value_is_gone_for_every_question_and_the_key_is_free(table):
     assert put(table, b"k", b"2", if_absent=True, at=later(51)).added
 
 
-def test_the_quota_stops_one_namespace_only_and_names_it(table, monkeypatch):
-    monkeypatch.setattr(limits, "KV_NAMESPACE_BYTES_MAX", 100)
+def test_the_quota_stops_one_namespace_only_and_names_it():
+    table = KvTable(quota_bytes=100)
     assert put(table, b"k", b"x" * 90, space="full").written
     refused = put(table, b"l", b"x" * 20, space="full")
     assert isinstance(refused, Refusal)
@@ -103,6 +103,18 @@ def test_the_quota_stops_one_namespace_only_and_names_it(table, monkeypatch):
     assert put(table, b"l", b"x" * 20, space="other").written
     assert put(table, b"k", b"x", space="full").written
     assert put(table, b"l", b"x" * 20, space="full").written
+
+
+def test_the_rows_of_all_namespaces_together_are_bounded(table, monkeypatch):
+    monkeypatch.setattr(limits, "KV_ROWS_MAX", 3)
+    for number in range(3):
+        assert put(table, b"%d" % number, b"", space=str(number)).written
+    refused = put(table, b"3", b"", space="3")
+    assert isinstance(refused, Refusal)
+    assert refused.code == fx.TABLE_FULL
+    assert put(table, b"0", b"again", space="0").written
+    assert table.delete("0", b"0", prefix=False, at=NOW) == 1
+    assert put(table, b"3", b"", space="3").written
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * (limits.KV_KEY_BYTES_MAX + 1)])

@@ -197,13 +197,17 @@ class PeerRig:
 
         return self.io.call(run())
 
-    def connect(self, receiver_id=None, address=None):
-        """A stream from the owner to the worker."""
-        connection = self.on_io(
-            lambda: self.owner.services.connect(
+    def connect(self, receiver_id=None, address=None, records=()):
+        """A stream from the owner to the worker; `records` are queued before it can break."""
+
+        def start():
+            connection = self.owner.services.connect(
                 address or self.worker.address, receiver_id or self.worker.owner_id, self.caller
             )
-        )
+            connection.send(records)
+            return connection
+
+        connection = self.on_io(start)
         self.connections.append(connection)
         return connection
 

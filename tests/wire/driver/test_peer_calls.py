@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from cluster_api.v1 import core_worker_pb2 as pb
-from driver_client import exceptions
+from driver_client import exceptions, limits
 from driver_client.core.call import CallTemplate
 from driver_client.objects import serialization
+from driver_client.shell.peer_stream import PeerStream
 from tests.wire.driver.peer_rig import until
 
 ran = []
@@ -174,8 +175,8 @@ def test_a_broken_stream_hands_over_what_is_unanswered_in_order(rig):
 
 
 def test_an_address_where_nobody_listens_is_a_loss(rig):
-    connection = rig.connect(address="127.0.0.1:1")
-    record = rig.call(connection, note, 1)
+    record = rig.record(rig.template(note), 1)
+    rig.connect(address="127.0.0.1:1", records=[record])
     until(lambda: rig.caller.lost, "the loss is told")
     assert rig.caller.lost[0][0] == [record]
     assert "UNAVAILABLE" in rig.caller.lost[0][1]
@@ -189,8 +190,8 @@ def test_who_means_another_process_or_cluster_is_refused(rig, reason, tmp_path):
     if reason == "other_cluster":
         rig.owner.cluster_id = b"x" * 16
     receiver = b"?" * 16 if reason == "wrong_receiver" else None
-    connection = rig.connect(receiver_id=receiver)
-    record = rig.call(connection, note, 1)
+    record = rig.record(rig.template(note), 1)
+    rig.connect(receiver_id=receiver, records=[record])
     until(lambda: rig.caller.lost, "the stream ends")
     refused = [frame.refused for frame in rig.caller.frames if frame.HasField("refused")]
     assert [one.reason for one in refused] == [reason]
@@ -278,3 +279,56 @@ def test_an_argument_that_is_a_reference_comes_as_its_value(rig):
     named = rig.record(rig.template(add), [0], b=reference)
     rig.send(connection, named)
     assert rig.value(named) == [0, 1, 2]
+
+
+def test_values_of_references_count_towards_the_size_of_a_frame(rig, monkeypatch):
+    """Many calls with one large argument would otherwise make a frame that gRPC refuses."""
+    monkeypatch.setattr(limits, "CALL_FRAME_BYTES_MAX", 10_000)
+    reference, _ = rig.put(b"x" * 6_000)
+    connection = rig.connect()
+    records = [rig.record(rig.template(add), reference, b=b"") for _ in range(5)]
+    connection.queue.extend(records)
+    batches = []
+    while connection.queue:
+        batches.append(len(connection._take()))
+    assert batches == [2, 2, 1]
+
+
+def test_several_values_count_towards_the_size_of_a_frame(rig, monkeypatch):
+    monkeypatch.setattr(limits, "CALL_FRAME_BYTES_MAX", 10_000)
+    stream = rig.on_io(lambda: PeerStream(rig.io))
+    detail = pb.ResultDetail(values=[b"x" * 3_000] * 2)
+    for sequence in range(5):
+        stream.results.append((sequence, b"", pb.RESULT_KIND_MULTIPLE, detail, 0))
+    sizes = []
+    while stream.results:
+        batch = pb.ResultBatch()
+        stream._add_results(batch)
+        sizes.append(len(batch.task_seq))
+    assert sizes == [2, 2, 1]
+
+
+def test_a_frame_that_cannot_be_made_ends_the_stream(rig):
+    """Otherwise the callers would wait for answers to what was never sent."""
+    connection = rig.connect()
+    rig.value(rig.call(connection, add, 1))
+    broken = (
+        *rig.record(rig.template(add), 1)[:2],
+        "not bytes",
+        *rig.record(rig.template(add))[3:],
+    )
+    rig.send(connection, broken)
+    until(lambda: rig.caller.lost, "the loss is told")
+    assert rig.caller.lost[0][0] == [broken]
+
+
+def big(size):
+    return b"x" * size
+
+
+def test_a_value_that_is_too_large_is_an_error(rig, monkeypatch):
+    monkeypatch.setattr(limits, "OBJECT_BYTES_MAX", 1_000)
+    connection = rig.connect()
+    assert rig.value(rig.call(connection, big, 900)) == big(900)
+    with pytest.raises(exceptions.RayTaskError, match="ObjectStoreFullError: big returned"):
+        rig.value(rig.call(connection, big, 1_001))

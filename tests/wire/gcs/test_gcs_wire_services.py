@@ -62,8 +62,9 @@ async def test_acknowledged_keys_survive_a_restart(gcs):
     assert not (await gcs.kv.Exists(g.KvExistsRequest(key=b"k150"))).exists
 
 
-async def test_a_refusal_is_a_status_with_a_sentence(gcs, monkeypatch):
-    monkeypatch.setattr(limits, "KV_NAMESPACE_BYTES_MAX", 10)
+async def test_a_refusal_is_a_status_with_a_sentence(gcs):
+    await gcs.stop()
+    await gcs.start(kv_quota_bytes=10)
     with pytest.raises(grpc.RpcError) as caught:
         await gcs.kv.Put(g.KvPutRequest(namespace="small", key=b"k", value=b"x" * 20))
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED

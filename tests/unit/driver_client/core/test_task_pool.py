@@ -276,3 +276,10 @@ def test_no_task_is_lost_doubled_or_run_more_often_than_allowed(steps):
     world.check()
     assert sorted(world.done) == sorted(world.templates)
     assert world.pool._attempts == {}
+
+
+def test_a_worker_whose_stream_broke_gets_nothing_more():
+    pool, (worker,) = pool_of(task(1), task(2, ONCE), workers=1)
+    worker.is_lost = True
+    assert pool.take_for(quick(worker)) == []
+    assert sequences(pool.queue) == [1, 2]

@@ -1,0 +1,1 @@
+"""A reference autoscaler: reads demand from the GCS, buys and returns nodes through a provider."""

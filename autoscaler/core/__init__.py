@@ -1,0 +1,1 @@
+"""Pure decisions: which nodes to buy, which to give back."""

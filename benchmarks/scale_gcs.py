@@ -1,0 +1,42 @@
+"""A GCS of its own for the benchmarks that need thousands of nodes, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from shoal.processes import GcsOptions, GcsProcess, SessionFolder, start_gcs
+
+BYTES_PER_MIB = 1 << 20
+
+
+@contextmanager
+def gcs_only(*, sync_scope: str | None = None) -> Iterator[GcsProcess]:
+    """A GCS with the storage users get, and its folder; both gone afterwards."""
+    session = SessionFolder()
+    storage = Path(session.path, "gcs")
+    options = GcsOptions(storage="sqlite", storage_path=storage, sync_scope=sync_scope)
+    gcs = start_gcs(session, options)
+    try:
+        yield gcs
+    finally:
+        gcs.kill()
+        session.remove()
+
+
+def cpu_percent(pid: int, window_s: float) -> float:
+    """Percent of one core that a process uses over `window_s` seconds from now."""
+    process = psutil.Process(pid)
+    before, start = sum(process.cpu_times()[:2]), time.monotonic()
+    time.sleep(window_s)  # The measured interval itself.
+    used = sum(process.cpu_times()[:2]) - before
+    return 100.0 * used / (time.monotonic() - start)
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    return psutil.Process(pid).memory_info().rss / BYTES_PER_MIB

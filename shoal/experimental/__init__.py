@@ -1,0 +1,1 @@
+"""Names that programs written for Ray expect under `experimental`."""
