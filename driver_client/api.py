@@ -13,7 +13,7 @@ from driver_client import exceptions, limits, placement_group, process
 from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
 from driver_client.core.shapes import is_list
-from driver_client.object_ref import ObjectRef, entry_of, open_entry
+from driver_client.object_ref import AnyRef, ObjectRef, entry_of, open_entry
 from driver_client.object_ref_generator import ObjectRefGenerator
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
@@ -202,7 +202,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     """
     if isinstance(ref, ObjectRefGenerator):
         ref = ref.completed()
-    if not isinstance(ref, ObjectRef):
+    if not isinstance(ref, AnyRef):
         raise TypeError(f"cancel takes an ObjectRef, not {_kind(ref)}")
     entry = entry_of(ref)
     if force and entry.is_actor_call:

@@ -34,7 +34,7 @@ class RaySystemError(RayError):
 
 
 class RpcError(RayError):
-    """A service could not be reached, or refused. `code`: name of gRPC's status, if there is one."""
+    """A service could not be reached, or refused. `code`: name of gRPC's status, if any."""
 
     def __init__(self, message: str = "", code: str = "") -> None:
         self.code = code

@@ -24,7 +24,7 @@ from driver_client.shell.call_queue import Call, CallQueue
 from driver_client.shell.cancelling import Children
 from driver_client.shell.function_store import FunctionStore, LocalFunction
 from driver_client.shell.io_thread import IoThread
-from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
+from driver_client.shell.outcome import Outcome, cancelled_outcome, error_outcome, outcome_of
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_generator
@@ -226,7 +226,7 @@ class Executor:
             return
         except KeyboardInterrupt:
             self._running = None
-            outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
+            outcome = cancelled_outcome()
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
             outcome = error_outcome(error, function.call_name, self.node_id)
         finally:

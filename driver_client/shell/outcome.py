@@ -88,6 +88,11 @@ def _note(detail: pb.ResultDetail, refs: list[Any], index: int) -> None:
         )
 
 
+def cancelled_outcome() -> Outcome:
+    """The result of a call that was cancelled while it ran."""
+    return b"", pb.RESULT_KIND_CANCELLED, None, []
+
+
 def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
     """The result of a call that raised: error class, remote traceback, and the error itself."""
     # A nested call failed: its traceback is in the text, and its cause is what the user can catch.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client.object_ref import entry_of
@@ -75,7 +75,7 @@ def run_generator(sender: ItemSender, items: Any, name: str) -> None:
     """
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
         raise TypeError(f"{name} streams its returns but gave {type(items).__name__}, no generator")
-    iterator: Iterator[Any] = iter(items)  # pyright: ignore[reportUnknownArgumentType] - user values
+    iterator = iter(cast("Iterable[Any]", items))
     while True:
         sender.wait_for_room()
         try:
@@ -92,7 +92,7 @@ async def run_async_generator(sender: ItemSender, items: Any, name: str) -> None
     if not isinstance(items, AsyncIterable):
         run_generator(sender, items, name)
         return
-    iterator: AsyncIterator[Any] = aiter(items)  # pyright: ignore[reportUnknownArgumentType] - same
+    iterator = aiter(cast("AsyncIterable[Any]", items))
     while True:
         while not sender.has_room:
             await asyncio.to_thread(sender.wait_for_room)

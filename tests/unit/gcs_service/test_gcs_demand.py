@@ -1,0 +1,178 @@
+"""The demand table: one moment a snapshot, nothing counted twice or lost on its way."""
+
+from cluster_api.v1 import autoscaler_pb2 as auto
+from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import types_pb2 as t
+from gcs_service import limits
+from gcs_service.core import tables
+from gcs_service.core.demand_facts import DemandUpdate, NodeFact
+from gcs_service.core.demand_table import DemandTable
+from gcs_service.core.resource_state import decode_state, encode_response
+from tests.unit.gcs_service.control_rig import Rig
+
+A, B = b"a" * 16, b"b" * 16
+CPU = 10_000
+
+
+def amounts(**values):
+    return t.ResourceSet(amounts={name: int(value * CPU) for name, value in values.items()})
+
+
+def entry(count, **fields):
+    return ns.DemandEntry(resources=amounts(CPU=1), count=count, **fields)
+
+
+def fact(node_id, *, taken=(), idle_ms=0, free=1.0, room=None, seen_ms=1_000, draining=False):
+    snapshot = ns.ResourceSnapshot(
+        version=1,
+        total=amounts(CPU=1),
+        available=amounts(CPU=free),
+        idle_ms=idle_ms,
+        leases_taken=taken,
+        draining=draining,
+    )
+    record = t.NodeRecord(node_id=node_id, address="host:1", state=t.NODE_STATE_ALIVE)
+    room_amounts = {"CPU": int((free if room is None else room) * CPU)}
+    return NodeFact(record, snapshot, room_amounts, seen_ms)
+
+
+def step(table, *, nodes=None, reports=(), groups=None, detached=None):
+    table.apply(DemandUpdate(nodes or {}, list(reports), groups or {}, detached))
+
+
+def counts(table):
+    return [(row.count, row.infeasible) for row in table.entries()]
+
+
+def test_demand_is_summed_over_nodes_and_replaced_by_newer_reports():
+    table = DemandTable()
+    step(table, reports=[(A, ns.DemandReport(version=1, entries=[entry(3)]))])
+    second = ns.DemandReport(version=1, entries=[entry(4), entry(1, infeasible=True)])
+    step(table, reports=[(B, second)])
+    assert counts(table) == [(7, False), (1, True)]
+    step(table, reports=[(A, ns.DemandReport(version=2))])
+    step(table, reports=[(A, ns.DemandReport(version=1, entries=[entry(9)]))])
+    assert counts(table)[0] == (4, False)
+    version = table.version
+    step(table, reports=[(B, None)])
+    assert table.entries() == []
+    assert table.version > version
+
+
+def test_a_request_on_its_way_is_pending_until_its_node_names_it():
+    table = DemandTable()
+    lease = ns.LeaseInTransit(lease_id=b"l", node_id=B, resources=amounts(CPU=1))
+    report = ns.DemandReport(version=1, entries=[entry(2)], in_transit=[lease])
+    step(table, nodes={B: fact(B)}, reports=[(A, report)])
+    assert counts(table) == [(3, False)]
+    step(table, nodes={B: fact(B, taken=[b"l"], free=0)})
+    assert counts(table) == [(2, False)]
+    step(table, reports=[(A, ns.DemandReport(version=2, entries=[entry(2)]))])
+    assert counts(table) == [(2, False)]
+
+
+def test_a_request_sent_to_a_node_that_died_is_pending_again():
+    table = DemandTable()
+    lease = ns.LeaseInTransit(lease_id=b"l", node_id=B, resources=amounts(CPU=1))
+    step(table, nodes={B: fact(B)}, reports=[(A, ns.DemandReport(version=1, in_transit=[lease]))])
+    step(table, nodes={B: fact(B, taken=[b"l"])})
+    assert counts(table) == []
+    step(table, nodes={B: None})
+    assert counts(table) == [(1, False)]
+
+
+def test_idle_time_grows_by_itself_and_a_promise_ends_it():
+    table = DemandTable()
+    step(table, nodes={A: fact(A, idle_ms=500, seen_ms=1_000)})
+    node = decode_state(table, 3_000).node_states[0]
+    assert (node.status, node.idle_duration_ms) == (auto.NODE_STATUS_IDLE, 2_500)
+    step(table, nodes={A: fact(A, idle_ms=500, room=0.5)})
+    node = decode_state(table, 3_000).node_states[0]
+    assert (node.status, node.idle_duration_ms) == (auto.NODE_STATUS_RUNNING, 0)
+    assert node.available_resources.amounts["CPU"] == CPU // 2
+
+
+def test_states_of_nodes_are_told_dead_ones_too_up_to_a_limit():
+    table = DemandTable()
+    step(table, nodes={A: fact(A), B: fact(B, draining=True)})
+    step(table, nodes={A: None})
+    states = {node.node_id: node.status for node in decode_state(table, 0).node_states}
+    assert states == {A: auto.NODE_STATUS_DEAD, B: auto.NODE_STATUS_DRAINING}
+    for number in range(limits.DEAD_NODES_MAX + 10):
+        node_id = number.to_bytes(16, "big")
+        step(table, nodes={node_id: fact(node_id)})
+        step(table, nodes={node_id: None})
+    assert len(table.dead) == limits.DEAD_NODES_MAX
+
+
+def test_the_encoded_answer_is_the_message():
+    table = DemandTable(7, "session")
+    step(table, nodes={bytes([n]) * 16: fact(bytes([n]) * 16, idle_ms=n) for n in range(1, 200)})
+    answer = auto.GetClusterResourceStateResponse.FromString(
+        encode_response(table, 5_000).SerializeToString()
+    )
+    state = answer.cluster_resource_state
+    assert (len(state.node_states), state.cluster_resource_state_version) == (199, 8)
+    assert state.cluster_session_name == "session"
+    assert state == decode_state(table, 5_000)
+
+
+def test_a_constraint_is_durable_replaces_the_last_one_and_is_no_demand():
+    table = DemandTable()
+    row = auto.ResourceRequestByCount(
+        request=auto.ResourceRequest(resources_bundle=amounts(CPU=1)), count=4
+    )
+    constraint = auto.ClusterResourceConstraint(resource_requests=[row])
+    assert table.request_constraint(constraint) is None
+    (write,) = table.take_writes()
+    assert (write.table, write.key) == (tables.AUTOSCALER, tables.CONSTRAINT)
+    later = DemandTable()
+    later.load([(write.key, write.value)])
+    state = decode_state(later, 0)
+    assert state.cluster_resource_constraints[0].resource_requests[0].count == 4
+    assert len(state.pending_resource_requests) == 0
+    assert later.request_constraint(auto.ClusterResourceConstraint()) is None
+    assert later.take_writes()[0].value is None
+    assert len(decode_state(later, 0).cluster_resource_constraints) == 0
+
+
+def test_a_constraint_without_resources_is_refused():
+    row = auto.ResourceRequestByCount(count=4)
+    refusal = DemandTable().request_constraint(
+        auto.ClusterResourceConstraint(resource_requests=[row])
+    )
+    assert "needs resources" in refusal.message
+
+
+def test_the_newest_autoscaling_state_stays():
+    table = DemandTable()
+    version = table.version
+    assert table.report_autoscaling(auto.AutoscalingState(autoscaler_state_version=5))
+    assert not table.report_autoscaling(auto.AutoscalingState(autoscaler_state_version=4))
+    assert table.autoscaling_state.autoscaler_state_version == 5
+    assert table.version == version
+
+
+def test_the_core_feeds_every_change_in_one_step():
+    """A node joins, reports demand, dies: the table sees each, and the demand goes with it."""
+    rig = Rig()
+    table = DemandTable()
+
+    def settle():
+        update = rig.core.take_demand(rig.at())
+        if update is not None:
+            table.apply(update)
+
+    rig.join(A, 1, cpus=4)
+    settle()
+    assert [node.status for node in decode_state(table, 0).node_states] != []
+    report = ns.AgentItem(node_id=A, demand=ns.DemandReport(version=1, entries=[entry(2)]))
+    rig.core.node_frame(1, [report], rig.at())
+    settle()
+    assert counts(table) == [(2, False)]
+    goodbye = ns.AgentItem(node_id=A, goodbye=ns.Goodbye(message="bye"))
+    rig.core.node_frame(1, [goodbye], rig.at())
+    settle()
+    assert counts(table) == []
+    assert table.nodes == {}
+    assert rig.core.take_demand(rig.at()) is None
