@@ -8,7 +8,8 @@ from typing import Any
 
 import shoal
 from benchmarks.report import Row, emit
-from shoal.cluster_utils import Cluster, Fleet
+from benchmarks.scale_gcs import gcs_only, head_node
+from shoal.cluster_utils import Fleet
 from shoal.util.placement_group import placement_group, remove_placement_group
 
 NODES = 2_000
@@ -29,18 +30,23 @@ def main() -> None:
     nodes: int = arguments.nodes
     if nodes < RACK_NODES:
         parser.error(f"--nodes {nodes}: at least {RACK_NODES}, one rack")
-    head: dict[str, Any] = {"num_cpus": 0}
-    with Cluster(initialize_head=True, head_node_args=head) as cluster:
-        with Fleet(
-            cluster.address,
+    with (
+        gcs_only() as gcs,
+        head_node(gcs.address),
+        Fleet(
+            gcs.address,
             nodes,
             rack_size=RACK_NODES,
             connections=arguments.connections,
             resources={"CPU": 8, SLOT: 1},
             sync_delay_s=arguments.sync_delay,
-        ) as fleet:
-            cluster.connect()
+        ) as fleet,
+    ):
+        shoal.init(address=gcs.address)
+        try:
             _measure(fleet, arguments)
+        finally:
+            shoal.shutdown()
 
 
 def _measure(fleet: Fleet, arguments: argparse.Namespace) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import psutil
 
-from shoal.processes import GcsOptions, GcsProcess, SessionFolder, start_gcs
+from shoal.processes import (
+    AgentOptions,
+    GcsOptions,
+    GcsProcess,
+    SessionFolder,
+    start_agent,
+    start_gcs,
+)
 
 BYTES_PER_MIB = 1 << 20
 
@@ -25,6 +32,19 @@ def gcs_only(*, sync_scope: str | None = None) -> Iterator[GcsProcess]:
         yield gcs
     finally:
         gcs.kill()
+        session.remove()
+
+
+@contextmanager
+def head_node(address: str) -> Iterator[None]:
+    """A real agent without CPUs, where the driver is at home; it schedules."""
+    session = SessionFolder()
+    options = AgentOptions(num_cpus=0, memory=0, head=True, scheduler=True)
+    agent = start_agent(session, address, options)
+    try:
+        yield
+    finally:
+        agent.stop()
         session.remove()
 
 

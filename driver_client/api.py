@@ -14,7 +14,6 @@ from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import AnyRef, ObjectRef, entry_of, open_entry
-from driver_client.object_ref_generator import ObjectRefGenerator
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
@@ -200,11 +199,11 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
         TypeError: not a reference.
         ValueError: `force` on an actor call.
     """
-    if isinstance(ref, ObjectRefGenerator):
-        ref = ref.completed()
-    if not isinstance(ref, AnyRef):
-        raise TypeError(f"cancel takes an ObjectRef, not {_kind(ref)}")
-    entry = entry_of(ref)
+    completed: Callable[[], Any] | None = getattr(ref, "completed", None)  # of a generator
+    target: Any = ref if completed is None else completed()
+    if not isinstance(target, AnyRef):
+        raise TypeError(f"cancel takes an ObjectRef, not {type(ref).__name__}")
+    entry = entry_of(target)
     if force and entry.is_actor_call:
         raise ValueError("force=True is not allowed for actor calls: use shoal.kill on the actor")
     process.get_runtime().cancel(entry, force=force, recursive=recursive)

@@ -65,8 +65,13 @@ EXECUTOR_QUEUE_ITEMS_MAX = 20_000
 """Calls that may wait for an executor before the streams that feed it are read more slowly."""
 SESSIONS_MAX = 60_000
 """Open streams of all kinds; more are refused."""
-LOOP_DRAIN_ITEMS_MAX = 512
-"""Outputs carried out on the I/O loop before it looks at its sockets again."""
+LOOP_DRAIN_NS_MAX = 300_000
+"""Outputs are carried out on the I/O loop for so long before it looks at its sockets again."""
+STREAM_WRITES_PER_PASS = 4
+STREAM_READS_PER_PASS = 8
+"""Frames of all streams in one pass of the I/O loop: about 60 us each."""
+LOOP_STALL_WINDOW_MS = 5_000
+"""The worst lateness of the I/O loop is shown for the present and the last such window."""
 JOURNAL_ROWS_MAX = 50_000
 """Rows of one storage transaction."""
 STORE_RETRY_MS = 250
@@ -76,7 +81,7 @@ STORE_LOST_ROWS_MAX = 1_000_000
 """What may wait for a lost store; beyond them the service ends, and agents state all anew later."""
 REDIS_TIMEOUT_S = 2.0
 """One round trip to the Redis server; longer means that it is lost."""
-BROADCAST_CHUNK_SESSIONS = 200
+BROADCAST_CHUNK_SESSIONS = 25
 """Streams served in one go by a fan-out; the loop breathes between."""
 NODE_REVISIONS_KEPT = 10_000
 """Node changes a watcher may be behind before it gets a snapshot instead."""

@@ -95,6 +95,10 @@ class AgentProcess:
         """Whether the process runs."""
         return self._process.wait(0) is None
 
+    def exit_status(self) -> int | None:
+        """Its exit status (negative: signal number), None while it runs."""
+        return self._process.wait(0)
+
     def stop(self, grace_s: float = child_process.STOP_GRACE_S, *, drain: bool = False) -> None:
         """Orderly end: goodbye to the GCS, workers ended; SIGKILL after `grace_s`.
 

@@ -15,6 +15,8 @@ import grpc
 from cluster_api.v1 import (
     agent_pb2,
     agent_pb2_grpc,
+    autoscaler_pb2,
+    autoscaler_pb2_grpc,
     gcs_pb2,
     gcs_pb2_grpc,
     node_session_pb2,
@@ -54,6 +56,7 @@ class GcsCalls:
         self._nodes: Any = gcs_pb2_grpc.NodeServiceStub(self._channel)
         self._actors: Any = gcs_pb2_grpc.ActorServiceStub(self._channel)
         self._status: Any = gcs_pb2_grpc.StatusServiceStub(self._channel)
+        self._autoscaler: Any = autoscaler_pb2_grpc.AutoscalerStateServiceStub(self._channel)
         self._groups: Any = groups_pb2_grpc.PlacementGroupServiceStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -129,6 +132,11 @@ class GcsCalls:
         """Resources, demand, groups that wait, queues and tables."""
         request = gcs_pb2.GetStatusRequest(verbose=verbose)
         return self._ask(self._status.GetClusterStatus, request)
+
+    def autoscaler_status(self) -> autoscaler_pb2.GetClusterStatusResponse:
+        """The requested floor and what an autoscaler last said."""
+        request = autoscaler_pb2.GetClusterStatusRequest()
+        return self._ask(self._autoscaler.GetClusterStatus, request)
 
     def drain(self, node_id: bytes, reason: str, deadline_s: float, message: str = "") -> None:
         """Asks for a drain; returns when it is accepted and recorded.

@@ -41,6 +41,7 @@ class GcsOptions:
     """Flags of `python -m gcs_service`; None leaves the service's own default.
 
     `storage` is "sqlite" (`storage_path` is a folder), "redis" (it is a URL) or "memory".
+    `sync_scope` "all" sends every node's view to every agent, for comparison.
     """
 
     host: str = LOOPBACK
@@ -50,6 +51,7 @@ class GcsOptions:
     kv_quota_bytes: int | None = None
     log_level: str | None = None
     ping_interval_s: float | None = None
+    sync_scope: str | None = None
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def arguments(self, session_name: str, port_file: Path) -> list[str]:
@@ -64,6 +66,7 @@ class GcsOptions:
             ("--port-file", port_file),
             ("--log-level", self.log_level),
             ("--ping-interval", self.ping_interval_s),
+            ("--sync-scope", self.sync_scope),
             *(("--set", f"{name}={value}") for name, value in self.settings.items()),
         ]
         return [text for flag, value in stated if value is not None for text in (flag, str(value))]

@@ -1244,6 +1244,7 @@ class ExecutorStatus(_message.Message):
     LAG_MS_FIELD_NUMBER: _builtins.int
     HANDLED_FIELD_NUMBER: _builtins.int
     LAG_MAX_MS_FIELD_NUMBER: _builtins.int
+    CPU_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     queue_length: _builtins.int
     lag_ms: _builtins.float
@@ -1251,6 +1252,8 @@ class ExecutorStatus(_message.Message):
     handled: _builtins.int
     lag_max_ms: _builtins.float
     """since start"""
+    cpu_ms: _builtins.float
+    """processor time of its thread since start"""
     def __init__(
         self,
         *,
@@ -1259,10 +1262,11 @@ class ExecutorStatus(_message.Message):
         lag_ms: _builtins.float = ...,
         handled: _builtins.int = ...,
         lag_max_ms: _builtins.float = ...,
+        cpu_ms: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handled", b"handled", "lag_max_ms", b"lag_max_ms", "lag_ms", b"lag_ms", "name", b"name", "queue_length", b"queue_length"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_ms", b"cpu_ms", "handled", b"handled", "lag_max_ms", b"lag_max_ms", "lag_ms", b"lag_ms", "name", b"name", "queue_length", b"queue_length"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,7 @@ class Outbox(Generic[Item]):
         size_of: bytes of an item, for the frame's cap; None counts items only.
         newest_last: a replacement goes to the end: for streams that are resumed by a revision,
             which must never fall.
+        turn: awaited before each write, where many streams share a loop.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Outbox(Generic[Item]):
         items_max: int = limits.FRAME_ITEMS_MAX,
         bytes_max: int = limits.FRAME_BYTES_MAX,
         newest_last: bool = False,
+        turn: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._write = write
         self._size_of = size_of
         self._items_max = items_max
         self._bytes_max = bytes_max
         self._newest_last = newest_last
+        self._turn = turn
         self._items: dict[Hashable, Item] = {}
         self._anonymous = 0
         self._wake = asyncio.Event()
@@ -81,6 +84,8 @@ class Outbox(Generic[Item]):
                 self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
+            if self._turn is not None:
+                await self._turn()
             batch = self._take()
             await self._write(batch)
             self.frames_sent += 1

@@ -23,6 +23,27 @@ class _EntryGate(Gate):
         self.open()
 
 
+class _ErrorFlag(Gate):
+    """Opened at every error in the process: remembers it and wakes the thread that waits."""
+
+    __slots__ = ("_raised", "gate")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._raised = True  # errors from before the wait count too
+        self.gate: Gate | None = None
+
+    def open(self) -> None:
+        self._raised = True
+        if self.gate is not None:
+            self.gate.open()
+
+    def take(self) -> bool:
+        """Whether there was an error since the last look."""
+        raised, self._raised = self._raised, False
+        return raised
+
+
 class Blocking:
     """`blocked` and `unblocked` are set in workers: they tell the agent."""
 
@@ -37,28 +58,35 @@ class Blocking:
             GetTimeoutError: not in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for entry in reversed(wanted):
-            if entry.state != entries.PENDING:
-                continue
-            gate = _EntryGate()
-            many = len(wanted) > 1
-            if many:
-                entries.error_watchers.append(gate)
-            try:
-                entry.add_waiter(gate)
-                while entry.state == entries.PENDING:
-                    if many and any(e.state == entries.ERROR for e in wanted):
+        flag = _ErrorFlag()
+        entries.error_watchers.append(flag)
+        try:
+            for entry in reversed(wanted):
+                if entry.state == entries.PENDING and not self._complete(
+                    entry, wanted, flag, deadline
+                ):
+                    if any(e.state == entries.ERROR for e in wanted):
                         return
-                    if not self._pass(gate, deadline):
-                        raise exceptions.GetTimeoutError(
-                            f"get() timed out after {timeout_s:g} s: "
-                            f"{sum(e.state == entries.PENDING for e in wanted)} of {len(wanted)} "
-                            f"object(s) are not ready, among them {entry.object_id.hex()}"
-                        )
-            finally:
-                entry.drop_waiter(gate)
-                if many:
-                    entries.error_watchers.remove(gate)
+                    raise _timed_out(entry, wanted, timeout_s)
+        finally:
+            entries.error_watchers.remove(flag)
+
+    def _complete(
+        self, entry: Entry, wanted: Sequence[Entry], flag: _ErrorFlag, deadline: float | None
+    ) -> bool:
+        """Waits for one entry; False: another one has an error, or time ran out."""
+        gate = flag.gate = _EntryGate()
+        entry.add_waiter(gate)
+        try:
+            while entry.state == entries.PENDING:
+                # Looked for only after some call of this process failed, not at each wake-up.
+                if flag.take() and any(e.state == entries.ERROR for e in wanted):
+                    return False
+                if not self._pass(gate, deadline):
+                    return entry.state != entries.PENDING
+        finally:
+            entry.drop_waiter(gate)
+        return True
 
     def until_count(
         self, wanted: Sequence[Entry], count: int, timeout_s: float | None
@@ -94,6 +122,16 @@ class Blocking:
         finally:
             if self.unblocked is not None:
                 self.unblocked()
+
+
+def _timed_out(
+    entry: Entry, wanted: Sequence[Entry], timeout_s: float | None
+) -> exceptions.GetTimeoutError:
+    pending = sum(e.state == entries.PENDING for e in wanted)
+    return exceptions.GetTimeoutError(
+        f"get() timed out after {timeout_s:g} s: {pending} of {len(wanted)} object(s) are not "
+        f"ready, among them {entry.object_id.hex()}"
+    )
 
 
 def _left(deadline: float | None) -> float | None:

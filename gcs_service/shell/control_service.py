@@ -101,7 +101,14 @@ class ControlService:
         autoscaler = autoscaler_pb2.DESCRIPTOR.services_by_name
         version = metadata.version("shoal")
         status = StatusService(
-            host, self.demand, self.kv, self._executors, self._storage, self._journal, self.counters
+            host,
+            self.demand,
+            self.kv,
+            self._executors,
+            self._storage,
+            self._journal,
+            self._bridge,
+            self.counters,
         )
         nodes = NodeService(host, hub, broadcast, version)
         autoscaling = AutoscalerStateService(self.demand, nodes.drain_node)
@@ -169,6 +176,7 @@ class ControlService:
             "watches.nodes": table.watchers_count,
             "subscriptions.node_changes": table.subscriptions,
             "views.out": table.views_out,
+            "loop.stall_recent_us": self._bridge.stalls.recent_ns // 1_000,
             "storage.transactions": self._journal.transactions,
             "storage.rows_written": self._journal.rows_written,
             "storage.times_lost": self._journal.times_lost,

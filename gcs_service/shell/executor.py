@@ -45,6 +45,14 @@ class NamedExecutor:
         self._thread = threading.Thread(target=self._run, name=f"gcs-{name}", daemon=True)
 
     @property
+    def cpu_ms(self) -> float:
+        """Processor time of its thread; 0 before it runs and after it ended."""
+        ident = self._thread.ident
+        if ident is None or not self._thread.is_alive():
+            return 0.0
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) / 1e6
+
+    @property
     def queue_length(self) -> int:
         """Calls that wait."""
         return self._inbox.qsize()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -32,6 +33,39 @@ def resolve_read(answer: asyncio.Future[Any], result: Any) -> None:
     resolve(answer, result)
 
 
+class StallMeter:
+    """How late the loop was, as seen by those who post to it; costs nothing when nobody posts.
+
+    `recent_ns`: the worst of the present and the last window of `LOOP_STALL_WINDOW_MS`.
+    """
+
+    def __init__(self) -> None:
+        self.last_ns = 0
+        self.max_ns = 0
+        self._window = 0
+        self._worst = (0, 0)
+
+    @property
+    def recent_ns(self) -> int:
+        """See the class."""
+        self._turn(time.monotonic_ns())
+        return max(self._worst)
+
+    def note(self, posted_ns: int) -> None:
+        """What was posted then is being looked at now."""
+        now_ns = time.monotonic_ns()
+        self._turn(now_ns)
+        self.last_ns = now_ns - posted_ns
+        self.max_ns = max(self.max_ns, self.last_ns)
+        self._worst = (max(self._worst[0], self.last_ns), self._worst[1])
+
+    def _turn(self, now_ns: int) -> None:
+        window = now_ns // (limits.LOOP_STALL_WINDOW_MS * 1_000_000)
+        if window != self._window:
+            self._worst = (0, self._worst[0] if window == self._window + 1 else 0)
+            self._window = window
+
+
 class LoopBridge:
     """Runs posted calls on the loop's thread, in the order they were posted."""
 
@@ -40,6 +74,14 @@ class LoopBridge:
         self._outputs: deque[Output] = deque()
         self._is_scheduled = False
         self._is_closed = False
+        self._woken_ns = 0
+        self.stalls = StallMeter()
+        self.handled = 0
+
+    @property
+    def queue_length(self) -> int:
+        """Outputs that wait."""
+        return len(self._outputs)
 
     def post(self, call: Callable[..., Any], *args: Any) -> None:
         """Queues one call; from any thread."""
@@ -60,17 +102,21 @@ class LoopBridge:
         if self._is_scheduled or self._is_closed:
             return
         self._is_scheduled = True
+        self._woken_ns = time.monotonic_ns()
         try:
             self._loop.call_soon_threadsafe(self._drain)
         except RuntimeError:  # the loop is closed: the service is ending
             self._is_closed = True
 
     def _drain(self) -> None:
+        self.stalls.note(self._woken_ns)
         self._is_scheduled = False
-        for _ in range(limits.LOOP_DRAIN_ITEMS_MAX):
+        end_ns = time.monotonic_ns() + limits.LOOP_DRAIN_NS_MAX
+        while time.monotonic_ns() < end_ns:
             if not self._outputs:
                 return
             call, args = self._outputs.popleft()
+            self.handled += 1
             try:
                 call(*args)
             except Exception:

@@ -9,6 +9,7 @@ from typing import Any
 from cluster_common.transport.outbox import Outbox, OutboxOverflowError
 from gcs_service import limits
 from gcs_service.core.effects import TABLE_FULL, Refusal
+from gcs_service.shell.pacer import Pacer
 from gcs_service.shell.service_binding import RefusedError
 
 
@@ -59,6 +60,8 @@ class SessionHub:
         self._sessions: dict[int, Session] = {}
         self._last_number = 0
         self.items_out = 0
+        self.writes = Pacer(limits.STREAM_WRITES_PER_PASS)
+        self.reads = Pacer(limits.STREAM_READS_PER_PASS)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -73,7 +76,9 @@ class SessionHub:
             message = f"{limits.SESSIONS_MAX} streams are open, the limit"
             raise RefusedError(Refusal(TABLE_FULL, message))
         self._last_number += 1
-        session = Session(self._last_number, Outbox(write, **options))
+        session = Session(
+            self._last_number, Outbox(write, turn=self.writes.turn, **options)
+        )
         self._sessions[session.number] = session
         return session
 

@@ -9,6 +9,7 @@ import click
 from cluster_api.v1 import gcs_pb2
 from cluster_common import resources
 from shoal.cli import options, printing, rows, started
+from shoal.cli.scaling import print_scaling, scaling_dict
 from shoal.gcs_calls import GcsCalls
 
 
@@ -29,8 +30,9 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
     found = started.find_address(address)
     with GcsCalls(found) as gcs:
         status = gcs.status(verbose=verbose)
+        scaling = gcs.autoscaler_status()
     if as_json:
-        printing.print_json(status_dict(found, status))
+        printing.print_json(status_dict(found, status) | scaling_dict(scaling))
         return
     click.echo(
         f"cluster {status.cluster_id.hex()[: rows.SHORT_ID]} at {found}, "
@@ -46,6 +48,7 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
     _print_counts("actors", dict(status.actors_by_state))
     _print_counts("placement groups", dict(status.groups_by_state))
     _print_waiting(status)
+    print_scaling(scaling)
     if verbose:
         _print_insides(status)
 
@@ -101,6 +104,7 @@ def status_dict(address: str, status: gcs_pb2.GetStatusResponse) -> dict[str, An
                 "lag_ms": one.lag_ms,
                 "lag_max_ms": one.lag_max_ms,
                 "handled": one.handled,
+                "cpu_ms": one.cpu_ms,
             }
             for one in status.executors
         ],
@@ -151,9 +155,16 @@ def _print_waiting(status: gcs_pb2.GetStatusResponse) -> None:
 def _print_insides(status: gcs_pb2.GetStatusResponse) -> None:
     printing.print_table(
         "executors",
-        ("name", "queue", "lag ms", "worst ms", "handled"),
+        ("name", "queue", "lag ms", "worst ms", "handled", "cpu s"),
         [
-            [e.name, e.queue_length, f"{e.lag_ms:.1f}", f"{e.lag_max_ms:.1f}", e.handled]
+            [
+                e.name,
+                e.queue_length,
+                f"{e.lag_ms:.1f}",
+                f"{e.lag_max_ms:.1f}",
+                e.handled,
+                f"{e.cpu_ms / 1000:.1f}",
+            ]
             for e in status.executors
         ],
     )

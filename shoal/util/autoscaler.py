@@ -5,6 +5,7 @@ Demand is seen at once by everybody here; `shoal autoscaler` acts on it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -129,8 +130,11 @@ def request_resources(
     rows: list[auto.ResourceRequestByCount] = []
     if num_cpus:
         rows.append(_row({"CPU": 1}, {}, num_cpus))
+    same: Counter[tuple[tuple[tuple[str, float], ...], tuple[tuple[str, str], ...]]] = Counter()
     for position, bundle in enumerate(bundles or ()):
-        rows.append(_row(bundle, selectors[position] if selectors else {}, 1))
+        selector = selectors[position] if selectors else {}
+        same[tuple(bundle.items()), tuple(selector.items())] += 1
+    rows += [_row(dict(bundle), dict(terms), count) for (bundle, terms), count in same.items()]
     request = auto.RequestClusterResourceConstraintRequest(
         cluster_resource_constraint=auto.ClusterResourceConstraint(resource_requests=rows)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 
 from cluster_api.v1 import gcs_pb2 as g
@@ -17,6 +18,7 @@ from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Journal
 from gcs_service.shell.kv_host import KvHost
+from gcs_service.shell.loop_bridge import LoopBridge
 from gcs_service.shell.storage.protocol import Storage, StorageError
 
 
@@ -31,6 +33,7 @@ class StatusService:
         executors: Sequence[NamedExecutor],
         storage: Storage,
         journal: Journal,
+        bridge: LoopBridge,
         counters: Callable[[], dict[str, int]],
     ) -> None:
         self._host = host
@@ -39,6 +42,7 @@ class StatusService:
         self._executors = executors
         self._storage = storage
         self._journal = journal
+        self._bridge = bridge
         self._counters = counters
 
     async def get_cluster_status(self, request: g.GetStatusRequest) -> g.GetStatusResponse:
@@ -53,6 +57,7 @@ class StatusService:
         response.storage = self._storage.name
         response.store_problem = self._journal.problem
         response.executors.extend(_meter(executor) for executor in self._executors)
+        response.executors.append(_loop_meter(self._bridge))
         for name, value in self._counters().items():
             response.counters[name] = value
         kv_table = self._kv.table
@@ -85,6 +90,18 @@ class StatusService:
         return response
 
 
+def _loop_meter(bridge: LoopBridge) -> g.ExecutorStatus:
+    return g.ExecutorStatus(
+        name="io_loop",
+        queue_length=bridge.queue_length,
+        lag_ms=bridge.stalls.last_ns / 1e6,
+        handled=bridge.handled,
+        lag_max_ms=bridge.stalls.max_ns / 1e6,
+        # Status is answered on the loop's own thread.
+        cpu_ms=time.thread_time_ns() / 1e6,
+    )
+
+
 def _meter(executor: NamedExecutor) -> g.ExecutorStatus:
     return g.ExecutorStatus(
         name=executor.name,
@@ -92,4 +109,5 @@ def _meter(executor: NamedExecutor) -> g.ExecutorStatus:
         lag_ms=executor.lag_ms,
         handled=executor.handled,
         lag_max_ms=executor.lag_max_ns / 1e6,
+        cpu_ms=executor.cpu_ms,
     )

@@ -57,15 +57,13 @@ class SqliteStorage:
         """
         try:
             self._db.execute("BEGIN")
-            for write in writes:
-                _check_table(write.table)
-                if write.value is None:
-                    self._db.execute(f"DELETE FROM {write.table} WHERE key=?", (write.key,))  # noqa: S608 - checked above
-                else:
-                    self._db.execute(
-                        f"INSERT OR REPLACE INTO {write.table} VALUES (?,?)",  # noqa: S608 - checked above
-                        (write.key, write.value),
-                    )
+            for table, rows in _newest(writes).items():
+                kept = [(key, value) for key, value in rows.items() if value is not None]
+                gone = [(key,) for key, value in rows.items() if value is None]
+                if kept:
+                    self._db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?,?)", kept)  # noqa: S608 - checked
+                if gone:
+                    self._db.executemany(f"DELETE FROM {table} WHERE key=?", gone)  # noqa: S608 - checked
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -88,6 +86,15 @@ class SqliteStorage:
     def close(self) -> None:
         """Closes the file; idempotent."""
         self._db.close()
+
+
+def _newest(writes: Sequence[Write]) -> dict[str, dict[bytes, bytes | None]]:
+    """The last write of each key, by table: a batch often changes a row several times."""
+    newest: dict[str, dict[bytes, bytes | None]] = {}
+    for write in writes:
+        _check_table(write.table)
+        newest.setdefault(write.table, {})[write.key] = write.value
+    return newest
 
 
 def _check_table(table: str) -> None:

@@ -143,7 +143,9 @@ async def test_a_senseless_constraint_is_refused(gcs, rows):
 
 
 async def test_what_the_autoscaler_says_shows_in_the_status_the_newest_wins(gcs):
-    config = auto.ClusterConfig(node_group_configs=[auto.NodeGroupConfig(name="small", max_count=3)])
+    config = auto.ClusterConfig(
+        node_group_configs=[auto.NodeGroupConfig(name="small", max_count=3)]
+    )
     await gcs.autoscaler.ReportClusterConfig(auto.ReportClusterConfigRequest(cluster_config=config))
 
     async def report(version, **fields):
