@@ -13,7 +13,7 @@ from driver_client import exceptions, limits, placement_group, process
 from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
 from driver_client.core.shapes import is_list
-from driver_client.object_ref import AnyRef, ObjectRef, entry_of, open_entry
+from driver_client.object_ref import ObjectRef, entry_of, open_entry
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
@@ -201,9 +201,9 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     """
     completed: Callable[[], Any] | None = getattr(ref, "completed", None)  # of a generator
     target: Any = ref if completed is None else completed()
-    if not isinstance(target, AnyRef):
+    if not isinstance(target, ObjectRef):
         raise TypeError(f"cancel takes an ObjectRef, not {type(ref).__name__}")
-    entry = entry_of(target)
+    entry = entry_of(target)  # pyright: ignore[reportUnknownArgumentType] - narrowed from Any
     if force and entry.is_actor_call:
         raise ValueError("force=True is not allowed for actor calls: use shoal.kill on the actor")
     process.get_runtime().cancel(entry, force=force, recursive=recursive)
