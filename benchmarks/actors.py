@@ -13,7 +13,7 @@ ROUNDS = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="actors at once")
-    parser.add_argument("--warm", action="store_true", help="a pool that has run actors before")
+    parser.add_argument("--warm", action="store_true", help="workers forked ahead")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="samples of each figure")
     arguments = parser.parse_args()
     rounds: int = arguments.rounds

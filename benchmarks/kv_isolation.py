@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -38,6 +39,7 @@ LOADS = {"core": "churn", "broadcast": "owners"}
 """The executor that is kept busy, and the load of `benchmarks.work.gcs_load` that does it."""
 EXECUTORS = ("core", "node_broadcast", "kv", "autoscaler", "storage", "io_loop")
 LOOK_S = 0.25
+PRIORITY = -15
 STALL_COUNTER = "loop.stall_recent_us"
 
 Question = Callable[[int], Awaitable[Any]]
@@ -51,6 +53,8 @@ def main() -> None:
     raise_descriptor_limit()
     with gcs_only() as gcs, fleet(gcs.address, arguments.nodes):
         note(f"{arguments.nodes} sessions are open")
+        if not all([_prefer(gcs.pid), _prefer(os.getpid())]):
+            note("no permission to raise priorities: other programs on this machine add to stalls")
         params = {"nodes": arguments.nodes}
         emit_all(uvloop.run(measured(gcs.address, arguments.seconds, params)))
 
@@ -174,6 +178,16 @@ def running(module: str, *arguments: str) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+def _prefer(pid: int) -> bool:
+    """Lets a process go first: what runs beside it stands for other machines. False: not allowed."""
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), PRIORITY)
+    except PermissionError:
+        return False
+    return True
 
 
 def _yield_to_us() -> None:

@@ -3,6 +3,18 @@
 GRPC_MESSAGE_BYTES_MAX = 1 << 30
 """Largest gRPC message: values travel inside frames until a node's object store carries them."""
 
+CONTROL_MESSAGE_BYTES_MAX = 128 << 20
+"""Largest message that a GCS or an agent takes: no user values pass there but those of the KV."""
+
+METADATA_BYTES_MAX = 16 * 1024
+"""Largest set of headers of one call; a token has at most 1,024 characters."""
+
+HANDSHAKE_TIMEOUT_MS = 20_000
+"""A connection that has not said that it speaks our protocol by then is closed."""
+
+SERVER_CALLS_OPEN_MAX = 100_000
+"""Calls and streams open at once on one server; more are refused with RESOURCE_EXHAUSTED."""
+
 SERVER_PENDING_REQUESTS_MAX = 200_000
 SERVER_PENDING_REQUESTS_HARD_MAX = 400_000
 """gRPC cancels bursts above these at random; its defaults are 1,000 and 3,000."""

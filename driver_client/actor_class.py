@@ -155,6 +155,7 @@ class ActorClass(Generic[C]):
         ref: ObjectRef[Any] = ObjectRef(entry)
         runtime.ownership.export(entry)
         client = ActorClient(spec.actor_id, services, spec.class_name)
+        client.out_of_order = spec.out_of_order
         runtime.clients[spec.actor_id] = client
         runtime.io.post(_start, runtime, spec, entry, client)
         return ActorHandle(decode(spec.handle), ref)

@@ -14,7 +14,7 @@ from cluster_common import ids
 from driver_client import exceptions, object_ref, process
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.core.call import CallTemplate, returns_of
+from driver_client.core.call import CallExtra, CallTemplate, returns_of
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
@@ -59,7 +59,7 @@ def decode(data: bytes) -> HandleFacts:
 class ActorMethod:
     """`handle.method`: `.remote(...)` calls it."""
 
-    __slots__ = ("_client", "_facts", "_limit", "_ref", "_runtime", "_template")
+    __slots__ = ("_borrowed", "_client", "_facts", "_limit", "_ref", "_runtime", "_template")
 
     def __init__(
         self, facts: HandleFacts, ref: ObjectRef[Any] | None, template: CallTemplate
@@ -72,6 +72,7 @@ class ActorMethod:
         self._runtime: Runtime | None = None
         self._client: ActorClient | None = None
         self._limit = -1
+        self._borrowed: ObjectRef[Any] | None = None
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         """Not allowed: the actor lives in another process."""
@@ -92,6 +93,12 @@ class ActorMethod:
                 f"max_pending_calls is {self._limit}"
             )
         payload, extra = pack(args, kwargs)
+        if self._borrowed is not None:
+            # A borrowed actor lives at least until what was called here is answered.
+            if extra is None:
+                extra = CallExtra([], [self._borrowed])
+            else:
+                extra.contained.append(self._borrowed)
         return runtime.submit(client, self._template, payload, extra)
 
     def options(self, **options: Any) -> ActorMethod:
@@ -123,6 +130,8 @@ class ActorMethod:
         runtime = self._runtime = process.get_runtime()
         self._client = client_in(runtime, self._facts)
         self._limit = self._facts.max_pending_calls
+        if self._ref is not None and type(entry_of(self._ref).key) is bytes:
+            self._borrowed = self._ref
         return runtime
 
 
@@ -198,6 +207,7 @@ def client_in(runtime: Runtime, facts: HandleFacts) -> ActorClient:
     client = runtime.clients.get(facts.actor_id)
     if client is None:
         client = ActorClient(facts.actor_id, runtime.services, facts.class_name)
+        client.out_of_order = facts.out_of_order
         # Two threads may come here at once: the first one's client is everybody's.
         known = runtime.clients.setdefault(facts.actor_id, client)
         if known is client:

@@ -246,7 +246,7 @@ def exit_actor() -> None:
     Raises:
         TypeError: not called inside an actor.
     """
-    from driver_client.shell.actor_instance import ActorExit  # late: only actors need it
+    from driver_client.shell.lanes import ActorExit  # late: only actors need it
 
     runtime = process.runtime_if_any()
     if runtime is None or not runtime.facts.actor_id:

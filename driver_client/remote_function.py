@@ -76,6 +76,13 @@ class RemoteFunction(Generic[P, R]):
             return "streaming"
         return option
 
+    def _max_calls(self) -> int:
+        """Without the option a worker with GPUs ends after its call: libraries keep their memory."""
+        option = self._options.get("max_calls")
+        if option is None:
+            return 1 if self._options.get("num_gpus") else 0
+        return option
+
     def _prepare(self, runtime: Runtime) -> None:
         options = self._options
         if self._body is None:
@@ -102,6 +109,7 @@ class RemoteFunction(Generic[P, R]):
             retry_exceptions=retry_exceptions,
             placement_group_id=key.request.placement_group_id,
             capture_child_tasks=strategies.captures_children(options),
+            max_calls=self._max_calls(),
         )
         self._runtime = runtime
 

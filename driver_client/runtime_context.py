@@ -48,6 +48,11 @@ class RuntimeContext:
         task = running.current.get()
         return task.function_name if task is not None else None
 
+    def is_canceled(self) -> bool:
+        """Whether the call that is running was cancelled: long actor methods look and stop."""
+        task = running.current.get()
+        return task is not None and task.task_id in running.cancelled
+
     def get_actor_id(self) -> str | None:
         """The actor this process is."""
         return self._facts.actor_id.hex() if self._facts.actor_id else None
@@ -79,7 +84,8 @@ class RuntimeContext:
 
     def get_placement_group_id(self) -> str | None:
         """The placement group this code runs in."""
-        group = self._facts.placement_group_id
+        task = running.current.get()
+        group = (task.placement_group_id if task else b"") or self._facts.placement_group_id
         return group.hex() if group else None
 
     @property

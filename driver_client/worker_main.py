@@ -177,6 +177,7 @@ class Worker:
     async def _leave(self, reason: str) -> None:
         self.executor.exiting = True
         self.link.send(pb.WorkerItem(exiting=pb.WorkerExiting(intended=True, reason=reason)))
+        await self.executor.end_coroutines()
         await self.link.drained(_DRAIN_S)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _DRAIN_S

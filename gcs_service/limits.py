@@ -68,8 +68,11 @@ SESSIONS_MAX = 60_000
 LOOP_DRAIN_NS_MAX = 300_000
 """Outputs are carried out on the I/O loop for so long before it looks at its sockets again."""
 STREAM_WRITES_PER_PASS = 4
-STREAM_READS_PER_PASS = 8
 """Frames of all streams in one pass of the I/O loop: about 60 us each."""
+STREAM_WRITES_UNDER_WAY = 12
+"""gRPC reports the ends of writes in bunches; this is the largest bunch."""
+WRITE_SLOW_MS = 20
+"""A write that takes longer waits for its peer, not for us: others need not wait for it."""
 LOOP_STALL_WINDOW_MS = 5_000
 """The worst lateness of the I/O loop is shown for the present and the last such window."""
 JOURNAL_ROWS_MAX = 50_000

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, cast
 import click
 import msgspec
 
-from cluster_common.transport import auth, faults
+from cluster_common.transport import auth, faults, tls
 from cluster_common.transport.logs import preload as preload_logs
 from raylet_agent import app, limits
 from raylet_agent import settings as s
@@ -152,6 +152,7 @@ def _be_agent(launch: Launch, launcher_pid: int) -> NoReturn:
         _take_streams(launch.log)
         os.environ.update(launch.env)
         auth.forget()
+        tls.forget()
         faults.forget()
         app.main(launch.argv)
     except SystemExit as leaving:

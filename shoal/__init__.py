@@ -14,7 +14,7 @@ from driver_client.object_ref import ObjectRef
 from driver_client.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
 from driver_client.remote_function import RemoteFunction
 from driver_client.runtime_context import RuntimeContext, get_runtime_context
-from shoal import actor, exceptions
+from shoal import actor, exceptions, util
 from shoal._init import ClientContext, init, is_initialized, shutdown
 from shoal._remote import get_gpu_ids, method, remote
 from shoal._version import __version__
@@ -46,5 +46,6 @@ __all__ = [
     "put",
     "remote",
     "shutdown",
+    "util",
     "wait",
 ]

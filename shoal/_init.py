@@ -138,6 +138,7 @@ def init(
         "resources": resources,
         "labels": labels,
         "object_store_memory": object_store_memory,
+        "_prestart_workers": private.get("_prestart_workers"),
     }
     _check_node(node, target)
     if target is None:
@@ -206,6 +207,7 @@ def _start_local(node: dict[str, Any]) -> str:
         resources=node["resources"] or {},
         labels=node["labels"] or {},
         object_store_memory=node["object_store_memory"],
+        prestart=node["_prestart_workers"],
     )
     _local = processes.start_local_cluster(agent_options=options)
     return _local.gcs.address

@@ -1,7 +1,7 @@
 """Faults a test orders from its cluster: `Cluster.faults` (CONTRACT: Test cluster).
 
 Every process of the cluster was started with this folder and obeys what is written here. Faults
-outlive the GCS and the agents that they are about; `clear` and `heal` let go at once what they held.
+outlive the GCS and the agents they are about; `clear` and `heal` let go at once what they held.
 """
 
 from __future__ import annotations

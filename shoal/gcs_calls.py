@@ -207,8 +207,7 @@ def node_id_from(text: str) -> bytes:
 
 
 def _channel(address: str) -> Any:
-    endpoints.quiet_core()
-    return grpc.insecure_channel(address, options=endpoints.CHANNEL_OPTIONS)
+    return endpoints.make_blocking_channel(address)
 
 
 def _apply(alive: dict[bytes, types_pb2.NodeRecord], change: gcs_pb2.WatchNodesResponse) -> None:

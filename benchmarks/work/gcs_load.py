@@ -7,7 +7,6 @@ is not what is measured. They speak the real protocol.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import os
 import sys
@@ -17,8 +16,8 @@ import grpc
 import uvloop
 from grpc import aio
 
-from cluster_api.v1 import gcs_pb2_grpc, placement_groups_pb2_grpc
 from cluster_api.v1 import gcs_pb2 as g
+from cluster_api.v1 import gcs_pb2_grpc, placement_groups_pb2_grpc
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common.transport.endpoints import make_channel

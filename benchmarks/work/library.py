@@ -40,9 +40,20 @@ def load(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def start_local(library: Any, *, num_cpus: int, resources: dict[str, float] | None = None) -> None:
-    """Start a local cluster of one node and connect this process to it."""
+def start_local(
+    library: Any,
+    *,
+    num_cpus: int,
+    resources: dict[str, float] | None = None,
+    workers_ahead: int | None = None,
+) -> None:
+    """Start a local cluster of one node and connect this process to it.
+
+    `workers_ahead`: workers forked before they are asked for (the peer has no such setting).
+    """
     options: dict[str, Any] = {"num_cpus": num_cpus, "log_to_driver": False}
+    if workers_ahead is not None and library.__name__ == "shoal":
+        options["_prestart_workers"] = workers_ahead
     if resources is not None:
         options["resources"] = resources
     if library.__name__ == "ray":

@@ -44,7 +44,10 @@ def rows_of(arguments: argparse.Namespace) -> Iterator[Row]:
         plan = gang.Plan(arguments.nodes, arguments.rounds, arguments.idle_window, actors=True)
         yield from gang.rows(library, plan)
         return
-    libraries.start_local(library, num_cpus=micro.NODE_CPUS, resources=micro.NODE_RESOURCES)
+    ahead = arguments.count if arguments.part == "actors_warm" else None
+    libraries.start_local(
+        library, num_cpus=micro.NODE_CPUS, resources=micro.NODE_RESOURCES, workers_ahead=ahead
+    )
     try:
         yield from _local_rows(library, arguments)
     finally:

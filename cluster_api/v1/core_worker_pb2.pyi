@@ -221,6 +221,7 @@ class FunctionDefinition(_message.Message):
     SOURCE_FILE_FIELD_NUMBER: _builtins.int
     STREAMING_FIELD_NUMBER: _builtins.int
     GENERATOR_BACKPRESSURE_FIELD_NUMBER: _builtins.int
+    MAX_CALLS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """on this stream, made by the sender"""
     hash: _builtins.bytes
@@ -244,6 +245,8 @@ class FunctionDefinition(_message.Message):
     """a generator: each item is sent when it is made"""
     generator_backpressure: _builtins.int
     """items made and not consumed at most; 0: no limit"""
+    max_calls: _builtins.int
+    """the worker ends after so many calls of this body; 0: never"""
     def __init__(
         self,
         *,
@@ -261,10 +264,11 @@ class FunctionDefinition(_message.Message):
         source_file: _builtins.str = ...,
         streaming: _builtins.bool = ...,
         generator_backpressure: _builtins.int = ...,
+        max_calls: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "generator_backpressure", b"generator_backpressure", "hash", b"hash", "index", b"index", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file", "streaming", b"streaming"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "generator_backpressure", b"generator_backpressure", "hash", b"hash", "index", b"index", "max_calls", b"max_calls", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file", "streaming", b"streaming"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -21,7 +21,7 @@ import grpc
 from grpc import aio
 
 from cluster_common import limits
-from cluster_common.transport import own_host
+from cluster_common.transport import own_host, tls
 
 TOKEN_VARIABLE = "SHOAL_TOKEN"  # noqa: S105 - the name of the variable, not a token
 TOKEN_FILE_VARIABLE = "SHOAL_TOKEN_FILE"  # noqa: S105 - the name of the variable, not a token
@@ -81,17 +81,20 @@ def current_token() -> str | None:
 
 
 def require_token_for(host: str) -> None:
-    """Refuses to listen where other machines can reach us without a token.
+    """Refuses to listen where other machines can reach us without a token or mutual TLS.
 
     Raises:
-        ValueError: `host` is not a loopback one and this process has no token.
+        ValueError: `host` is not a loopback one and this process has neither; or what it has is
+            wrong.
     """
-    if own_host.is_loopback(host) or current_token() is not None:
+    secured = tls.current()
+    if own_host.is_loopback(host) or current_token() is not None or secured is not None:
         return
     raise ValueError(
         f"host {host!r} can be reached from other machines, so a token is needed: set "
         f"{TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE} (`shoal start --head` makes a file at first "
-        f"start), or listen on {limits.LOOPBACK_HOSTS[0]}"
+        f"start), or certificates for mutual TLS ({tls.CERTIFICATE_VARIABLE}), or listen on "
+        f"{limits.LOOPBACK_HOSTS[0]}"
     )
 
 

@@ -121,9 +121,7 @@ def _around(handler: Any, line: _Line) -> Handler:
         "response_serializer": handler.response_serializer,
     }
     if handler.request_streaming and handler.response_streaming:
-        return grpc.stream_stream_rpc_method_handler(
-            _stream(handler.stream_stream, line), **coders
-        )
+        return grpc.stream_stream_rpc_method_handler(_stream(handler.stream_stream, line), **coders)
     if handler.request_streaming:
         return grpc.stream_unary_rpc_method_handler(_upload(handler.stream_unary, line), **coders)
     if handler.response_streaming:

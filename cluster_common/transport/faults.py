@@ -1,8 +1,8 @@
 """Faults that a test orders: messages that come late, fail, get lost, nodes that are cut off.
 
 Inert, and free, unless the process was started with a folder in `SHOAL_FAULTS_DIR`, which
-`shoal.cluster_utils` does: nothing a peer sends can switch it on. The test cluster writes the folder,
-the processes read it:
+`shoal.cluster_utils` does: nothing a peer sends can switch it on. The test cluster writes the
+folder, the processes read it:
 
     generation   8 bytes, mapped by every process; changes with each change of the book
     book.json    the rules and the nodes that are cut off
@@ -112,7 +112,7 @@ class ProcessFaults:
 
     async def until_whole(self, peer: str) -> None:
         """Waits while the way to node `peer` is cut."""
-        while self.cuts(peer):
+        while self.cuts(peer):  # noqa: ASYNC110 - what ends it is a change of mapped memory
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def catch(
@@ -167,13 +167,13 @@ class ProcessFaults:
             return rule.action
         loop = asyncio.get_running_loop()
         due_s = loop.time() + rule.seconds
-        while loop.time() < due_s and self._stands(rule):
+        while loop.time() < due_s and self._stands(rule):  # noqa: ASYNC110 - as above
             await asyncio.sleep(min(LOOK_AGAIN_S, rule.seconds))
         return "pass"
 
     async def until_cleared(self, kind: str, peer: str = "") -> None:
         """Waits while messages of this kind are dropped."""
-        while not self.is_quiet() and any(
+        while not self.is_quiet() and any(  # noqa: ASYNC110 - as above
             rule.action == "drop" and rule.kind == kind and rule.node in (ANY_NODE, self.node, peer)
             for rule in self._book.rules
         ):

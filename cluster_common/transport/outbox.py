@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from cluster_common import limits
 
@@ -19,6 +19,18 @@ class OutboxOverflowError(RuntimeError):
     """The peer reads too slowly: more than `OUTBOX_ITEMS_MAX` items wait for it."""
 
 
+class Pace(Protocol):
+    """Who may write now, where many streams share a loop."""
+
+    async def enter(self, stream: object) -> None:
+        """Returns when `stream` may write."""
+        ...
+
+    def leave(self, stream: object) -> None:
+        """Its write ended, or it gave up."""
+        ...
+
+
 class Outbox(Generic[Item]):
     """Unsent items of one stream. Call everything from the loop's thread.
 
@@ -27,7 +39,7 @@ class Outbox(Generic[Item]):
         size_of: bytes of an item, for the frame's cap; None counts items only.
         newest_last: a replacement goes to the end: for streams that are resumed by a revision,
             which must never fall.
-        turn: awaited before each write, where many streams share a loop.
+        pace: asked before each write, where many streams share a loop.
     """
 
     def __init__(
@@ -38,14 +50,14 @@ class Outbox(Generic[Item]):
         items_max: int = limits.FRAME_ITEMS_MAX,
         bytes_max: int = limits.FRAME_BYTES_MAX,
         newest_last: bool = False,
-        turn: Callable[[], Awaitable[None]] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._write = write
         self._size_of = size_of
         self._items_max = items_max
         self._bytes_max = bytes_max
         self._newest_last = newest_last
-        self._turn = turn
+        self._pace = pace
         self._items: dict[Hashable, Item] = {}
         self._anonymous = 0
         self._wake = asyncio.Event()
@@ -84,12 +96,20 @@ class Outbox(Generic[Item]):
                 self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
-            if self._turn is not None:
-                await self._turn()
-            batch = self._take()
-            await self._write(batch)
-            self.frames_sent += 1
-            self.items_sent += len(batch)
+            if self._pace is None:
+                await self._write_some()
+                continue
+            try:
+                await self._pace.enter(self)
+                await self._write_some()
+            finally:
+                self._pace.leave(self)
+
+    async def _write_some(self) -> None:
+        batch = self._take()
+        await self._write(batch)
+        self.frames_sent += 1
+        self.items_sent += len(batch)
 
     async def drained(self) -> None:
         """Waits until everything put so far was written."""

@@ -40,6 +40,7 @@ class CallTemplate:
         "capture_child_tasks",
         "concurrency_group",
         "dynamic",
+        "max_calls",
         "max_retries",
         "method_name",
         "num_returns",
@@ -63,10 +64,12 @@ class CallTemplate:
         streaming: bool = False,
         dynamic: bool = False,
         backpressure: int = 0,
+        max_calls: int = 0,
     ) -> None:
         self.streaming = streaming
         self.dynamic = dynamic
         self.backpressure = backpressure
+        self.max_calls = max_calls
         self.body = body
         self.method_name = method_name
         self.call_name = call_name or method_name or (body.name if body else "")

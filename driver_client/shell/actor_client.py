@@ -48,6 +48,10 @@ class ActorClient:
         self.name = name
         self.dirty = False
         self.queue: deque[CallRecord] = deque()
+        self.out_of_order = False
+        """Calls whose arguments are not ready do not hold up later ones."""
+        self.waiting: dict[int, CallRecord] = {}
+        """Those calls, by sequence."""
         self.death: bytes | None = None
         self.hooks: ActorHostHooks | None = None
         self.connection: PeerConnection | None = None
@@ -94,6 +98,13 @@ class ActorClient:
             batch.append(record)
         if batch:
             connection.send(batch)
+
+    def arguments_ready(self, sequence: int) -> None:
+        """A call of an out-of-order actor that waited for its arguments can go."""
+        record = self.waiting.pop(sequence, None)
+        if record is not None:
+            self.queue.append(record)
+            self.flush()
 
     def _argument_failed(self, record: CallRecord) -> bool:
         extra = record[4]
@@ -147,9 +158,10 @@ class ActorClient:
 
     def cancel(self, sequence: int, *, recursive: bool) -> bool:
         """Cancels a call; whether it is queued or in flight here."""
-        for record in self.queue:
+        for record in (*self.queue, *self.waiting.values()):
             if record[0] == sequence:
-                self.queue.remove(record)
+                if self.waiting.pop(sequence, None) is None:
+                    self.queue.remove(record)
                 self._done(record)
                 self._services.cancel_record(record)
                 return True
@@ -205,7 +217,8 @@ class ActorClient:
 
     def _fail_all(self) -> None:
         assert self.death is not None, "only dead actors fail their calls"
-        lost, self._limbo = self._limbo, []
+        lost, self._limbo = [*self._limbo, *self.waiting.values()], []
+        self.waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

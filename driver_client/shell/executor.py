@@ -19,12 +19,19 @@ from cluster_common import ids
 from driver_client import limits
 from driver_client.objects import serialization
 from driver_client.shell import running
-from driver_client.shell.actor_instance import ActorExit, ActorInstance
+from driver_client.shell.actor_instance import ActorInstance
 from driver_client.shell.call_queue import Call, CallQueue
 from driver_client.shell.cancelling import Children
 from driver_client.shell.function_store import FunctionStore, LocalFunction
 from driver_client.shell.io_thread import IoThread
-from driver_client.shell.outcome import Outcome, cancelled_outcome, error_outcome, outcome_of
+from driver_client.shell.lanes import ActorExit
+from driver_client.shell.outcome import (
+    Outcome,
+    cancelled_outcome,
+    error_outcome,
+    last_outcome,
+    outcome_of,
+)
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_generator
@@ -68,6 +75,8 @@ class Executor:
         self._kill_process = kill_process
         self.interrupt: tuple[PeerStream, int] | None = None
         self._running: tuple[PeerStream, int] | None = None
+        self._calls_made: dict[bytes, int] = {}
+        """Calls of functions with `max_calls`, by the hash of their body."""
         self._queue = CallQueue()
         self._check: asyncio.TimerHandle | None = None
 
@@ -104,7 +113,13 @@ class Executor:
         self.create_actor_for(message, answer)
 
     def create_actor_for(self, message: pb.CreateActor, answer: CreationAnswer) -> None:
-        """Queues a constructor; `answer` is called on the main thread."""
+        """Queues a constructor; `answer` is called on the main thread.
+
+        Raises:
+            ValueError: this worker is another actor's already.
+        """
+        if self.actor is not None and self.actor.message.actor_id != message.actor_id:
+            raise ValueError(f"this worker is actor {self.actor.message.actor_id.hex()} already")
         self._actor_named(message)
         self._functions.add(message.class_definition)
         self.actor = ActorInstance(message, self._functions, self)
@@ -130,7 +145,10 @@ class Executor:
         if actor is not None:
             if actor.concurrent is not None:
                 actor.concurrent.cancel(stream, sequence)
+            elif self._running == (stream, sequence):
+                running.cancelled.add(task)
         elif self._running == (stream, sequence):
+            running.cancelled.add(task)
             if frame.cancel_force:
                 self._kill_process()
             self.interrupt = (stream, sequence)
@@ -234,7 +252,17 @@ class Executor:
             self._forget_children(stream.sender_id + sequence.to_bytes(8, "big"))
             if function.streaming:
                 self.generator_over(stream, sequence)
+        is_last = bool(function.max_calls) and self._is_last(function)
+        if is_last:
+            outcome = last_outcome(outcome)
         self.answer(stream, sequence, outcome, started, after_items=function.streaming)
+        if is_last:
+            self.leave(f"{function.call_name} made its max_calls={function.max_calls} calls")
+
+    def _is_last(self, function: LocalFunction) -> bool:
+        made = self._calls_made.get(function.body_hash, 0) + 1
+        self._calls_made[function.body_hash] = made
+        return made >= function.max_calls and not self.exiting
 
     @staticmethod
     def context_of(stream: PeerStream, sequence: int, function: LocalFunction) -> running.Running:
@@ -281,6 +309,14 @@ class Executor:
 
     def _forget_children(self, task: bytes) -> None:
         self._children.children.take(task)
+        if running.cancelled:
+            running.cancelled.discard(task)
+
+    async def end_coroutines(self) -> None:
+        """Cancels what an async actor still runs, before its process ends. I/O thread."""
+        actor = self.actor
+        if actor is not None and actor.concurrent is not None:
+            await actor.concurrent.close()
 
     def answer(
         self,

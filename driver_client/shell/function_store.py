@@ -22,6 +22,7 @@ class LocalFunction:
         "capture_child_tasks",
         "concurrency_group",
         "dynamic",
+        "max_calls",
         "method_name",
         "num_returns",
         "placement_group_id",
@@ -40,6 +41,7 @@ class LocalFunction:
         self.streaming = definition.streaming
         self.dynamic = definition.dynamic_returns
         self.backpressure = definition.generator_backpressure
+        self.max_calls = definition.max_calls
         self.resolved: Callable[..., Any] | None = None
 
 
@@ -75,6 +77,13 @@ def extend_module_path(paths: Iterable[str]) -> None:
     """Adds the driver's module search path, as far as the folders exist here, after our own."""
     known = set(sys.path)
     for path in paths:
-        if path not in known and Path(path).is_dir():
+        if path not in known and _is_folder(path):
             sys.path.append(path)
             known.add(path)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):  # no file can have this name
+        return False

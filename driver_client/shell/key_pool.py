@@ -208,6 +208,9 @@ class KeyPool:
         detail: pb.ResultDetail | None,
     ) -> None:
         """Errors that may be retried are; everything else completes the entry."""
+        if detail is not None and detail.worker_exiting and connection in self._by_connection:
+            # It made as many calls as it may (`max_calls`) and ends.
+            self._by_connection[connection].core.is_lost = True
         retry = kind == pb.RESULT_KIND_ERROR and self._services.may_retry_error(record, value)
         if retry and self._core.use_attempt(record):
             worker = self._by_connection.get(connection)

@@ -93,6 +93,14 @@ def cancelled_outcome() -> Outcome:
     return b"", pb.RESULT_KIND_CANCELLED, None, []
 
 
+def last_outcome(outcome: Outcome) -> Outcome:
+    """The same result; the caller is told that this worker takes no more calls."""
+    data, kind, detail, refs = outcome
+    detail = detail or pb.ResultDetail()
+    detail.worker_exiting = True
+    return data, kind, detail, refs
+
+
 def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
     """The result of a call that raised: error class, remote traceback, and the error itself."""
     # A nested call failed: its traceback is in the text, and its cause is what the user can catch.

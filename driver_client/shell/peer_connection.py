@@ -224,6 +224,7 @@ class PeerConnection:
             streaming=template.streaming,
             dynamic_returns=template.dynamic,
             generator_backpressure=template.backpressure,
+            max_calls=template.max_calls,
         )
         if body is not None:
             definition.hash = body.hash

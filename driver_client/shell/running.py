@@ -17,4 +17,7 @@ class Running(msgspec.Struct, frozen=True, gc=False):
     capture_child_tasks: bool
 
 
+cancelled: set[bytes] = set()
+"""Tasks that run and were asked to stop: for code that looks (`is_canceled`)."""
+
 current: contextvars.ContextVar[Running | None] = contextvars.ContextVar("running", default=None)

@@ -17,7 +17,7 @@ from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_common import ids
 from driver_client import exceptions, limits, object_ref
-from driver_client.core.call import CallRecord, CallTemplate
+from driver_client.core.call import CallExtra, CallRecord, CallTemplate
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.object_ref import ObjectRef
 from driver_client.object_ref_generator import ObjectRefGenerator
@@ -204,11 +204,14 @@ class Runtime:
         while submissions:
             target, record = submissions.popleft()
             if type(target) is ActorClient:
-                target.queue.append(record)
                 target.outstanding += 1
                 if not target.dirty:
                     target.dirty = True
                     touched.append(target)
+                if record[4] is not None and target.out_of_order:
+                    self._take_unordered(target, record, record[4])
+                    continue
+                target.queue.append(record)
                 if record[4] is not None:
                     self.dependencies.wait(record[4], target.flush)
             else:
@@ -217,6 +220,12 @@ class Runtime:
             self.tasks().submit(key, records)
         for client in touched:
             client.flush()
+
+    def _take_unordered(self, client: ActorClient, record: CallRecord, extra: CallExtra) -> None:
+        sequence = record[0]
+        client.waiting[sequence] = record
+        if self.dependencies.wait(extra, lambda: client.arguments_ready(sequence)):
+            client.queue.append(client.waiting.pop(sequence))
 
     def _take_task(
         self,

@@ -378,8 +378,10 @@ class ControlCore:
     def _node_died(
         self, node_id: bytes, cause: t.NodeDeathCause.ValueType, message: str, at: Moment
     ) -> None:
-        contact = self.membership.liveness.last_contact(node_id, at.mono_ms)
-        entry = self.membership.bury(node_id, cause, f"{message}; {contact}", at)
+        if cause != t.NODE_DEATH_CAUSE_EXPECTED:
+            contact = self.membership.liveness.last_contact(node_id, at.mono_ms)
+            message = f"{message}; {contact}"
+        entry = self.membership.bury(node_id, cause, message, at)
         if entry is None:
             return
         self.demand.reported(node_id, None)

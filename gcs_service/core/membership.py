@@ -31,9 +31,7 @@ BAD_REQUEST = "bad_request"
 class Membership:
     """The node table, who is connected, and the verdicts. Effects go to `out`, in order."""
 
-    def __init__(
-        self, identity: ClusterIdentity, out: list[Effect], ping_interval_ms: int
-    ) -> None:
+    def __init__(self, identity: ClusterIdentity, out: list[Effect], ping_interval_ms: int) -> None:
         self._identity = identity
         self._out = out
         self.nodes = NodeTable(identity.first_revision)

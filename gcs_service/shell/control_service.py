@@ -12,6 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from cluster_api.v1 import autoscaler_pb2, gcs_pb2, node_session_pb2, placement_groups_pb2
+from cluster_common import limits as common_limits
 from cluster_common.transport import endpoints, faults
 from cluster_common.transport.task_keeper import TaskKeeper
 from gcs_service import limits
@@ -83,7 +84,9 @@ class ControlService:
             self.demand.executor,
             self._journal.executor,
         ]
-        self._server = endpoints.make_server()
+        self._server = endpoints.make_server(
+            message_bytes_max=common_limits.CONTROL_MESSAGE_BYTES_MAX
+        )
         self.binder = ServiceBinder(self._server, lambda: self._journal.problem)
         # The package ships no types.
         self._health: Any = vars(health)["aio"].HealthServicer()

@@ -1,7 +1,8 @@
-"""Turns on the I/O loop: so many streams are served in one pass, the others in the next ones.
+"""Turns on the I/O loop: so many writes of all streams at once, the others when those are done.
 
-A fan-out wakes thousands of streams at once. Served in one pass they would keep every other answer
-waiting for a tenth of a second; an answer needs about five passes, so a pass must stay short.
+A fan-out wakes thousands of streams. Were all to write in one pass of the loop, every other answer
+would wait for a tenth of a second; and gRPC reports the ends of writes in bunches, so those that are
+under way at the same moment come back in one pass too.
 """
 
 from __future__ import annotations
@@ -9,29 +10,49 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from gcs_service import limits
+
 
 class Pacer:
-    """Belongs to the loop's thread. Who comes while turns are left passes at once."""
+    """Belongs to the loop's thread.
 
-    def __init__(self, turns_per_pass: int) -> None:
-        self._turns_per_pass = turns_per_pass
-        self._left = turns_per_pass
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    A write that does not end (its peer reads nothing) loses its place after `WRITE_SLOW_MS`: it
+    waits by itself and keeps nobody else waiting.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[object, float] = {}
+        self._waiting: deque[tuple[object, asyncio.Future[None]]] = deque()
+        self._left = limits.STREAM_WRITES_PER_PASS
         self._is_scheduled = False
+        self._later: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def turn(self) -> None:
-        """Returns when it is the caller's turn, in order of arrival."""
-        if self._left and not self._waiting:
-            self._left -= 1
-            self._schedule()
+    async def enter(self, stream: object) -> None:
+        """Returns when `stream` may write, in order of arrival; `leave` follows in any case."""
+        if not self._waiting and self._has_place():
+            self._take(stream)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting.append((stream, turn))
         self._schedule()
         await turn
+
+    def leave(self, stream: object) -> None:
+        """Its write ended, or the stream did."""
+        self._under_way.pop(stream, None)
+        if self._waiting:
+            self._schedule()
+
+    def _has_place(self) -> bool:
+        return self._left > 0 and len(self._under_way) < limits.STREAM_WRITES_UNDER_WAY
+
+    def _take(self, stream: object) -> None:
+        self._left -= 1
+        self._under_way[stream] = asyncio.get_running_loop().time()
+        self._schedule()
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -40,11 +61,21 @@ class Pacer:
 
     def _next_pass(self) -> None:
         self._is_scheduled = False
-        self._left = self._turns_per_pass
-        while self._waiting and self._left:
-            turn = self._waiting.popleft()
+        self._left = limits.STREAM_WRITES_PER_PASS
+        while self._waiting and self._has_place():
+            stream, turn = self._waiting.popleft()
             if not turn.done():  # its stream may have ended meanwhile
                 turn.set_result(None)
-                self._left -= 1
-        if self._left < self._turns_per_pass:
+                self._take(stream)
+        if self._waiting and self._later is None:
+            delay = limits.WRITE_SLOW_MS / 1_000
+            self._later = asyncio.get_running_loop().call_later(delay, self._give_places_away)
+
+    def _give_places_away(self) -> None:
+        self._later = None
+        too_old = asyncio.get_running_loop().time() - limits.WRITE_SLOW_MS / 1_000
+        slow = [stream for stream, since in self._under_way.items() if since <= too_old]
+        for stream in slow:
+            del self._under_way[stream]
+        if self._waiting:
             self._schedule()

@@ -60,8 +60,7 @@ class SessionHub:
         self._sessions: dict[int, Session] = {}
         self._last_number = 0
         self.items_out = 0
-        self.writes = Pacer(limits.STREAM_WRITES_PER_PASS)
-        self.reads = Pacer(limits.STREAM_READS_PER_PASS)
+        self._pacer = Pacer()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -77,7 +76,7 @@ class SessionHub:
             raise RefusedError(Refusal(TABLE_FULL, message))
         self._last_number += 1
         session = Session(
-            self._last_number, Outbox(write, turn=self.writes.turn, **options)
+            self._last_number, Outbox(write, pace=self._pacer, **options)
         )
         self._sessions[session.number] = session
         return session

@@ -165,9 +165,8 @@ class Admission:
             sizes = ", ".join(resources.text(bundle.pool.total) for bundle in bundles)
             message = f"{resources.text(shape.needed())} can never fit into the bundle ({sizes})"
             self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
-        else:
-            if not self._place_in_group(lease, now_ms):
-                self._leasing.wait(lease, now_ms)
+        elif not self._place_in_group(lease, now_ms):
+            self._leasing.wait(lease, now_ms)
 
     def _place_in_group(self, lease: Lease, now_ms: int) -> bool:
         # A bundle of a draining node moves with its group: its work waits for the new place.
@@ -209,10 +208,10 @@ class Admission:
         shape = lease.shape
         if self._facts.draining:
             return False
-        if shape.affinity not in (b"", self._facts.node_id):
-            # Softly bound to another node: only a scheduler that looked there first sends it here.
-            if not (shape.affinity_soft and lease.request.grant_or_reject):
-                return False
+        # Softly bound to another node: only a scheduler that looked there first sends it here.
+        sent_here = shape.affinity_soft and lease.request.grant_or_reject
+        if shape.affinity not in (b"", self._facts.node_id) and not sent_here:
+            return False
         selectors = shape.selectors if any_selector else shape.selectors[:1]
         if not any(labels.matches(each, self._facts.labels) for each in selectors):
             return False

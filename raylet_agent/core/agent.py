@@ -121,6 +121,15 @@ class AgentCore:
             self._out,
         )
         self._reported_counts = (0, 0)
+        self._deadlines: dict[str, Callable[[bytes, int], None]] = {
+            worker_pool.REFILL: lambda _about, _now: self.pool.refill(),
+            worker_pool.TRIM: lambda _about, now: self.pool.trim(now),
+            endings.OWNER_REOPEN: self.endings.reopen_expired,
+            endings.OWNER_PROBE: lambda about, _now: self.endings.probe_due(about),
+            DRAIN_END: lambda _about, now: self.draining.end_due(now),
+            DRAIN_OVER: lambda _about, _now: self.draining.over_due(),
+            RETRY: self.admission.retry,
+        }
 
     # ---- for the shell
 
@@ -173,24 +182,13 @@ class AgentCore:
         self.settle(now_ms)
 
     def _deadline(self, kind: str, about: bytes, now_ms: int) -> None:
-        if kind == worker_pool.REFILL:
-            self.pool.refill()
-        elif kind == worker_pool.TRIM:
-            self.pool.trim(now_ms)
+        handler = self._deadlines.get(kind)
+        if handler is not None:
+            handler(about, now_ms)
         elif kind == worker_pool.REGISTER:
             self._stop_worker(about, "it did not register in time", now_ms)
         elif kind in (worker_pool.EXIT_GRACE, LINK_LOST):
             self._stop_worker(about, "it did not end in time", now_ms)
-        elif kind == endings.OWNER_REOPEN:
-            self.endings.reopen_expired(about, now_ms)
-        elif kind == endings.OWNER_PROBE:
-            self.endings.probe_due(about)
-        elif kind == DRAIN_END:
-            self.draining.end_due(now_ms)
-        elif kind == DRAIN_OVER:
-            self.draining.over_due()
-        elif kind == RETRY:
-            self.admission.retry(about, now_ms)
         elif kind == DEDUCTION:
             for lease_id in self.views.expired(now_ms):
                 self.views.undo(lease_id)

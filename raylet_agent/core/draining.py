@@ -1,8 +1,8 @@
-"""The end of a node in order: nothing new from the acceptance on, what runs may finish, then it goes.
+"""The end of a node in order: nothing new once it is accepted, what runs may finish, then it goes.
 
-Ordered by the GCS (preemption: the machine goes at the deadline; idle termination: only a node where
-nothing runs) or by the end of the agent's process being asked for. Owners are told by the node itself
-before the GCS hears of the acceptance, so that they stop to use what they have leased here.
+Ordered by the GCS (preemption: the machine goes at the deadline; idle termination: only where
+nothing runs) or by a signal to the agent's process. Owners are told by the node itself, before the
+GCS hears of the acceptance: they stop using what they have leased here.
 """
 
 from __future__ import annotations

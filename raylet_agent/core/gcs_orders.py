@@ -15,7 +15,6 @@ from raylet_agent.core.effects import (
     Effect,
     ReportDemand,
     ReportSnapshot,
-    SendToGcs,
     SendToOwner,
 )
 from raylet_agent.core.endings import Endings
@@ -105,7 +104,13 @@ class GcsOrders:
             handler(item, now_ms)
 
     def _bundle(self, item: n.GcsItem, now_ms: int) -> None:
-        self._reserve(item.bundle.reservation_seq)
+        sequence = item.bundle.reservation_seq
+        if item.bundle.action == n.BUNDLE_ACTION_COMMIT:
+            # Commits change no amounts: the number goes with the next snapshot that has news.
+            snapshots = self._snapshots
+            snapshots.applied_reservations = max(snapshots.applied_reservations, sequence)
+        else:
+            self._reserve(sequence)
         for group_id in self._groups.command(item.bundle, now_ms):
             self._admission.wake_group(group_id, None, now_ms)
 

@@ -67,7 +67,8 @@ class GroupCommands:
             bundles = self._ledger.bundles
             refusal = bundles.commit(command.placement_group_id, command.attempt, indexes)
         self._out.append(SendToGcs(n.AgentItem(bundle_answer=_answer(command, refusal))))
-        self._out.append(ReportSnapshot())
+        if action != n.BUNDLE_ACTION_COMMIT:
+            self._out.append(ReportSnapshot())
         opened = refusal is None and action != n.BUNDLE_ACTION_PREPARE
         return [command.placement_group_id] if opened else []
 

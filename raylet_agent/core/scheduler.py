@@ -86,11 +86,8 @@ class Scheduler:
 
     def _affine(self, shape: Shape, excluded: dict[bytes, int]) -> Choice | None:
         view = self.views.get(shape.affinity)
-        if view is not None and view.draining:
-            if shape.affinity_soft:
-                return None
-            return Unschedulable(f"node {shape.affinity.hex()} drains and takes no work any more")
-        if view is not None and view.feasible(shape):
+        drains = view is not None and view.draining
+        if view is not None and not drains and view.feasible(shape):
             if view.has_room(shape) and excluded.get(view.node_id, -1) < view.version:
                 return Chosen(view)
             return NoRoom()
@@ -98,6 +95,8 @@ class Scheduler:
             return None
         if view is None:
             return Unschedulable(f"node {shape.affinity.hex()} is not in the cluster")
+        if drains:
+            return Unschedulable(f"node {shape.affinity.hex()} drains and takes no work any more")
         needs, has = resources.text(shape.needed()), resources.text(view.total)
         return Unschedulable(f"node {shape.affinity.hex()} has {has}, {needs} are needed")
 

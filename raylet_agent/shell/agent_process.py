@@ -22,6 +22,7 @@ from cluster_api.v1 import agent_pb2_grpc
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import ids
+from cluster_common import limits as common_limits
 from cluster_common.transport import faults
 from cluster_common.transport.endpoints import bind, make_server
 from cluster_common.transport.logs import get_logger, set_up_logs
@@ -117,7 +118,7 @@ class Agent:
         loop.add_signal_handler(signal.SIGTERM, self._asked_to_stop)
         loop.add_signal_handler(signal.SIGINT, self._end, exit_codes.OK, "SIGINT")
         self._watch_parent(loop)
-        server = make_server()
+        server = make_server(message_bytes_max=common_limits.CONTROL_MESSAGE_BYTES_MAX)
         try:
             port = bind(server, self._settings.host, self._settings.port)
         except OSError as error:

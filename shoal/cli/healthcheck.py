@@ -55,8 +55,7 @@ def serving_state(address: str, timeout_s: float) -> str:
 
     from cluster_common.transport import endpoints
 
-    endpoints.quiet_core()
-    with grpc.insecure_channel(address, options=endpoints.CHANNEL_OPTIONS) as channel:
+    with endpoints.make_blocking_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)

@@ -69,12 +69,27 @@ try:
     shoal.get_actor("mine")
 except ValueError as error:
     print("unknown:", error)
-print(shoal.get(shoal.get_actor("mine", namespace="tests").add.remote()))
+mine = shoal.get_actor("mine", namespace="tests")
+print(shoal.get(mine.add.remote()))
 """
     done = run_driver(program, one_node.address)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("unknown:")
     assert done.stdout.endswith("\n7\n")
+    shoal.kill(counter)
+
+
+def test_a_call_through_a_handle_that_is_dropped_at_once_is_answered(one_node):
+    counter = Counter.options(name="passing").remote(5)
+    shoal.get(counter.add.remote())
+    program = (
+        START
+        + """
+print(shoal.get(shoal.get_actor("passing").add.remote(), timeout=10))
+"""
+    )
+    done = run_driver(program, one_node.address)
+    assert done.stdout == "7\n", done.stderr
     shoal.kill(counter)
 
 

@@ -212,7 +212,7 @@ def test_an_unknown_and_a_dead_node_are_errors(cluster, a):
         cluster.drain("xyz")
     a.kill()
     until(lambda: not row(a.node_id)["Alive"], "the node is listed as dead")
-    with pytest.raises(ValueError, match="dead: .*refuses connections.*last contact"):
+    with pytest.raises(ValueError, match=r"dead: .*refuses connections.*last contact"):
         cluster.drain(a)
 
 

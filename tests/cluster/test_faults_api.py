@@ -166,11 +166,12 @@ def test_faults_outlive_the_gcs(cluster, node):
 
 def test_no_process_outside_a_test_cluster_has_faults_whatever_a_peer_says(tmp_path):
     (tmp_path / "generation").write_bytes(b"\1" * 8)
+    variables = {"SHOAL_FAULTS_DIR": str(tmp_path)}
     (tmp_path / "book.json").write_text('{"rules": [], "cut": ["*"]}')
     done = run_driver(
         f"""
         import shoal
-        shoal.init(num_cpus=1, runtime_env={{"env_vars": {{"SHOAL_FAULTS_DIR": {str(tmp_path)!r}}}}})
+        shoal.init(num_cpus=1, runtime_env={{"env_vars": {variables!r}}})
         @shoal.remote
         def ordered():
             import os

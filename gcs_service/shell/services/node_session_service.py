@@ -53,7 +53,6 @@ class NodeSessionService:
                     return
                 self._route(session.number, frame, node_ids)
                 await self._host.breathe()
-                await self._hub.reads.turn()
 
         try:
             await session.run(receive)

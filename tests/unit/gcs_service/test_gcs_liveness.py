@@ -113,7 +113,16 @@ def test_the_evidence_says_how_long_it_was_silent():
     liveness = Liveness()
     liveness.connected(NODE, 0)
     now_ms, _ = run_until_verdict(liveness, 0)
-    assert "3 pings in a row unanswered, last word 70.0 s ago" in liveness.describe(NODE, now_ms)
+    assert "3 pings in a row unanswered" in liveness.describe(NODE)
+    assert liveness.last_contact(NODE, now_ms) == "last contact 70.0 s ago"
+    assert liveness.silence_bound_ms == now_ms + limits.VERDICT_LAG_MS_MAX
+
+
+def test_another_ping_interval_keeps_the_proportions():
+    liveness = Liveness(600)
+    liveness.connected(NODE, 0)
+    now_ms, _ = run_until_verdict(liveness, 0)
+    assert now_ms == 2 * 600 + 2 * 100
 
 
 def test_a_forgotten_node_has_no_deadline():

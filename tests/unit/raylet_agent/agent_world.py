@@ -39,6 +39,7 @@ class World:
         self.spawned: list[e.SpawnWorker] = []
         self.killed: list[bytes] = []
         self.probed: list[bytes] = []
+        self.ends: list[e.EndAgent] = []
         self.core.welcomed(n.Welcome(cluster_id=b"c" * 16, epoch=1), self.now_ms)
 
     # ---- events
@@ -119,6 +120,8 @@ class World:
             self.worker_commands.append((effect.worker_id, effect.command))
         elif isinstance(effect, e.ProbeOwner):
             self.probed.append(effect.owner_id)
+        elif isinstance(effect, e.EndAgent):
+            self.ends.append(effect)
         elif isinstance(effect, e.SpawnWorker):
             self.spawned.append(effect)
             self.core.worker_spawned(effect.worker_id, 100 + len(self.spawned), self.now_ms)

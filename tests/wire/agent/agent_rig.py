@@ -230,7 +230,7 @@ class Rig:
             await owner.close()
         if self.process is not None:
             if self.process.poll() is None:
-                self.process.send_signal(signal.SIGTERM)
+                self.process.send_signal(signal.SIGINT)
             await self.ended()
             self.log.close()
         for server in self._servers:

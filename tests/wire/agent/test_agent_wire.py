@@ -69,7 +69,7 @@ async def test_nothing_is_left_after_an_orderly_stop(rig):
     await owner.ask(1)
     await owner.next("grant")
     pids = [row.pid for row in (await owner.state()).workers]
-    rig.process.send_signal(signal.SIGTERM)
+    rig.process.send_signal(signal.SIGINT)
     assert await rig.ended() == exit_codes.OK
     assert not any(alive(pid) for pid in pids)
     assert not rig.port_file.exists()

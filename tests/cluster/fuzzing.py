@@ -1,0 +1,164 @@
+"""Bytes nobody asked for: at sockets, as frames of calls, and as messages that parse but mislead."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from cluster_api.v1 import (
+    agent_pb2,
+    autoscaler_pb2,
+    core_worker_pb2,
+    gcs_pb2,
+    node_session_pb2,
+    placement_groups_pb2,
+)
+
+GCS_SERVICES: list[ServiceDescriptor] = [
+    service
+    for file in (gcs_pb2, node_session_pb2, placement_groups_pb2, autoscaler_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
+AGENT_SERVICES: list[ServiceDescriptor] = list(agent_pb2.DESCRIPTOR.services_by_name.values())
+PROCESS_SERVICES: list[ServiceDescriptor] = list(
+    core_worker_pb2.DESCRIPTOR.services_by_name.values()
+)
+OBEYED = ("Shutdown",)
+"""Calls that do, by design, what whoever may call at all asks for."""
+
+CALL_TIMEOUT_S = 0.5
+DEPTH_MAX = 4
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+def path_of(method: MethodDescriptor) -> str:
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def open_call(
+    channel: grpc.Channel, method: MethodDescriptor, frames: list[bytes], **options: object
+) -> tuple[grpc.StatusCode, str]:
+    """Sends raw frames as one call of the method; how it ended."""
+    path = path_of(method)
+    make: dict[tuple[bool, bool], Callable[..., Callable[..., object]]] = {
+        (False, False): channel.unary_unary,
+        (False, True): channel.unary_stream,
+        (True, False): channel.stream_unary,
+        (True, True): channel.stream_stream,
+    }
+    shape = (method.client_streaming, method.server_streaming)
+    request = iter(frames) if method.client_streaming else frames[0]
+    try:
+        answer = make[shape](path)(request, timeout=CALL_TIMEOUT_S, **options)
+        if method.server_streaming:
+            for _ in answer:
+                pass
+    except grpc.RpcError as error:
+        return error.code(), error.details() or ""
+    return grpc.StatusCode.OK, ""
+
+
+def misleading(dice: random.Random, message: Message, depth: int = 0) -> Message:
+    """Fills a message with values of the right types and no sense."""
+    for field in message.DESCRIPTOR.fields:
+        if dice.random() < 0.4 or depth > DEPTH_MAX:
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            _fill_map(dice, message, field)
+        elif field.is_repeated:
+            _fill_list(dice, message, field, depth)
+        elif field.message_type is not None:
+            misleading(dice, getattr(message, field.name), depth + 1)
+            getattr(message, field.name).SetInParent()
+        else:
+            setattr(message, field.name, _scalar(dice, field))
+    return message
+
+
+def _fill_map(dice: random.Random, message: Message, field: FieldDescriptor) -> None:
+    key, value = field.message_type.fields_by_name.values()
+    for _ in range(dice.randint(0, 3)):
+        if value.message_type is None:
+            getattr(message, field.name)[_scalar(dice, key)] = _scalar(dice, value)
+
+
+def _fill_list(dice: random.Random, message: Message, field: FieldDescriptor, depth: int) -> None:
+    rows = getattr(message, field.name)
+    for _ in range(dice.randint(0, 3)):
+        if field.message_type is not None:
+            misleading(dice, rows.add(), depth + 1)
+        else:
+            rows.append(_scalar(dice, field))
+
+
+def _scalar(dice: random.Random, field: FieldDescriptor) -> object:
+    kind = field.type
+    if kind == FieldDescriptor.TYPE_STRING:
+        return dice.choice(
+            ["", "x", "CPU", "GPU", "CPU_group_0_ff", "a/b", "é" * 300, "127.0.0.1:1"]
+        )
+    if kind == FieldDescriptor.TYPE_BYTES:
+        return dice.randbytes(dice.choice([0, 1, 4, 16, 24, 28, 1000]))
+    if kind == FieldDescriptor.TYPE_BOOL:
+        return dice.random() < 0.5
+    if kind in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
+        return dice.choice([0.0, -1.0, 1e300, float("nan"), float("inf")])
+    if kind == FieldDescriptor.TYPE_ENUM:
+        return dice.choice([0, 1, 2, 7, 1000])
+    if kind in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32):
+        return dice.choice([0, 1, 7, 2**32 - 1])
+    if kind in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64):
+        return dice.choice([0, 1, 10_000, 2**64 - 1])
+    if kind in (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32):
+        return dice.choice([0, 1, -1, 2**31 - 1, -(2**31)])
+    return dice.choice([0, 1, -1, 10_000, 2**63 - 1, -(2**63)])
+
+
+def frames_for(dice: random.Random, method: MethodDescriptor) -> list[bytes]:
+    """One to four frames: noise, cut messages, misleading ones."""
+    kind = GetMessageClass(method.input_type)
+    frames: list[bytes] = []
+    for _ in range(dice.randint(1, 4)):
+        whole = misleading(dice, kind()).SerializeToString()
+        cut = whole[: dice.randint(0, len(whole))]
+        noise = dice.randbytes(dice.randint(0, 200))
+        frames.append(dice.choice([whole, whole, cut, noise, cut + noise]))
+    return frames
+
+
+def raw_blobs(dice: random.Random) -> Iterator[bytes]:
+    """What a port scanner or a broken peer may send."""
+    yield b"\0" * 64
+    yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield _PREFACE
+    yield _PREFACE + dice.randbytes(2_000)
+    for kind in range(12):
+        # Frames of every kind with lengths that lie.
+        for length in (0, 5, 2**14, 2**24 - 1):
+            header = length.to_bytes(3, "big") + bytes([kind, dice.randrange(256)])
+            yield _PREFACE + header + dice.randbytes(4) + dice.randbytes(min(length, 300))
+    for _ in range(20):
+        yield dice.randbytes(dice.randint(1, 5_000))
+
+
+def throw_at_port(address: str, blobs: Iterator[bytes]) -> None:
+    """Each blob on a connection of its own; some are left open until the end."""
+    host, _, port = address.rpartition(":")
+    left_open: list[socket.socket] = []
+    for number, blob in enumerate(blobs):
+        peer = socket.create_connection((host, int(port)), timeout=5)
+        with suppress(OSError):
+            peer.sendall(blob)
+        if number % 3:
+            peer.close()
+        else:
+            left_open.append(peer)
+    for peer in left_open:
+        peer.close()

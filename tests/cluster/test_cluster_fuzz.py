@@ -1,0 +1,118 @@
+"""Nonsense at every port neither ends nor blocks a service: it answers afterwards, and work goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import grpc
+import pytest
+
+import shoal
+from cluster_api.v1 import agent_pb2, agent_pb2_grpc, core_worker_pb2, core_worker_pb2_grpc
+from cluster_common.transport import endpoints
+from driver_client import process
+from shoal.cluster_utils import Cluster
+from shoal.gcs_calls import GcsCalls
+from tests.cluster import fuzzing
+from tests.cluster.waiting import process_lives
+
+SEED = int(os.environ.get("SHOAL_FUZZ_SEED", "20261130"))
+ROUNDS = int(os.environ.get("SHOAL_FUZZ_ROUNDS", "6"))
+ANSWER_S = 20
+
+
+@shoal.remote
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> int:
+        self.count += 1
+        return self.count
+
+    def address(self) -> tuple[str, int]:
+        return process.connected_runtime().facts.own_address, os.getpid()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4})
+    made.connect()
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ports(cluster):
+    """Name -> (address, services, whether it still answers), and the pids that must live on."""
+    counter = Counter.remote()
+    worker, worker_pid = shoal.get(counter.address.remote(), timeout=ANSWER_S)
+    head = cluster.head_node
+    found = {
+        "gcs": (cluster.gcs_address, fuzzing.GCS_SERVICES, gcs_answers),
+        "agent": (head.address, fuzzing.AGENT_SERVICES, agent_answers),
+        "worker": (worker, fuzzing.PROCESS_SERVICES, process_answers),
+        "driver": (
+            process.connected_runtime().facts.own_address,
+            fuzzing.PROCESS_SERVICES,
+            process_answers,
+        ),
+    }
+    return found, [cluster.gcs_pid, head.pid, worker_pid], counter
+
+
+def gcs_answers(address: str) -> None:
+    with GcsCalls(address, timeout_s=ANSWER_S) as gcs:
+        assert gcs.status(verbose=True).nodes_alive >= 1
+
+
+def agent_answers(address: str) -> None:
+    with endpoints.make_blocking_channel(address) as channel:
+        stub = agent_pb2_grpc.AgentServiceStub(channel)
+        assert stub.CheckLedger(agent_pb2.CheckLedgerRequest(), timeout=ANSWER_S).ok
+
+
+def process_answers(address: str) -> None:
+    with endpoints.make_blocking_channel(address) as channel:
+        stub = core_worker_pb2_grpc.CoreWorkerServiceStub(channel)
+        stub.GetWorkerState(core_worker_pb2.GetWorkerStateRequest(), timeout=ANSWER_S)
+
+
+@shoal.remote
+def double(number: int) -> int:
+    return 2 * number
+
+
+def work_goes_on(ports) -> None:
+    found, pids, counter = ports
+    for address, _services, answers in found.values():
+        answers(address)
+    assert all(process_lives(pid) for pid in pids)
+    before = shoal.get(counter.add.remote(), timeout=ANSWER_S)
+    assert shoal.get(counter.add.remote(), timeout=ANSWER_S) == before + 1
+    assert shoal.get([double.remote(n) for n in range(4)], timeout=ANSWER_S) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("name", ["gcs", "agent", "worker", "driver"])
+def test_random_bytes_at_a_port_disturb_nobody(ports, name):
+    address = ports[0][name][0]
+    fuzzing.throw_at_port(address, fuzzing.raw_blobs(random.Random(SEED)))
+    work_goes_on(ports)
+
+
+@pytest.mark.parametrize("name", ["gcs", "agent", "worker", "driver"])
+def test_malformed_and_misleading_messages_disturb_nobody(ports, name):
+    address, services, answers = ports[0][name]
+    dice = random.Random(f"{SEED} {name}")
+    with endpoints.make_blocking_channel(address) as channel:
+        for _ in range(ROUNDS):
+            for service in services:
+                for method in service.methods:
+                    if method.name in fuzzing.OBEYED:
+                        continue
+                    frames = fuzzing.frames_for(dice, method)
+                    code, _ = fuzzing.open_call(channel, method, frames)
+                    assert code is not grpc.StatusCode.UNAVAILABLE, fuzzing.path_of(method)
+            answers(address)
+    work_goes_on(ports)
