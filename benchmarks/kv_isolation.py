@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def quantile(samples: list[float], share: float) -> float:
 
 
 @contextmanager
-def fleet(address: str, nodes: int) -> Iterator[None]:
+def fleet(address: str, nodes: int) -> Generator[None]:
     """Agents with the real core and the real session, all in one process."""
     flags = ["--gcs-address", address, "--nodes", str(nodes), "--num-cpus", str(NODE_CPUS)]
     with running("raylet_agent.fleet", *flags):
@@ -160,7 +160,7 @@ def fleet(address: str, nodes: int) -> Iterator[None]:
 
 
 @contextmanager
-def running(module: str, *arguments: str) -> Iterator[None]:
+def running(module: str, *arguments: str) -> Generator[None]:
     """A process beside us, from its first line on standard output until the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -181,7 +181,7 @@ def running(module: str, *arguments: str) -> Iterator[None]:
 
 
 def _prefer(pid: int) -> bool:
-    """Lets a process go first: what runs beside it stands for other machines. False: not allowed."""
+    """Lets a process go first: its neighbours stand for other machines. False: not allowed."""
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), PRIORITY)

@@ -160,8 +160,11 @@ class ActorLifecycle:
     def worker_ended(
         self, incarnation: int, cause: t.ActorDeathCause.ValueType, message: str, now_ms: int
     ) -> list[Effect]:
-        """The worker of this incarnation is gone: restart or die."""
-        if incarnation != self.incarnation or self.is_dead:
+        """The worker of this incarnation is gone: restart or die.
+
+        Void before the first lease was asked for: no worker can have ended.
+        """
+        if incarnation < 1 or incarnation != self.incarnation or self.is_dead:
             return []
         preempted = cause == t.ACTOR_DEATH_CAUSE_PREEMPTED
         if cause in NO_RESTART_CAUSES or not self._may_restart(preempted=preempted):

@@ -1,6 +1,6 @@
-"""Node labels and selectors: `v`, `!v`, `in(a,b)`, `!in(a,b)` (RAY_FACTS A3.1).
+"""Node labels and selectors: `v`, `!v`, `in(a,b)`, `!in(a,b)`, `*`, `!*` (RAY_FACTS A3.1).
 
-A missing label fails a positive term and passes a negative one.
+A missing label fails a positive term and passes a negative one. `*`: the label exists.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ NODE_ID_LABEL = "shoal.io/node-id"
 """Set by every agent to its own node id, so that a selector or topology level can name the node."""
 
 
+_ANY = ("*",)
+"""The values of a term that asks only whether the label exists."""
+
+
 class Term(msgspec.Struct, frozen=True, gc=False):
     """One parsed term: the label's value must (not) be among `values`."""
 
@@ -28,7 +32,14 @@ class Term(msgspec.Struct, frozen=True, gc=False):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels passes."""
+        if self.is_existence:
+            return (self.key in labels) != self.negated
         return (labels.get(self.key) in self.values) != self.negated
+
+    @property
+    def is_existence(self) -> bool:
+        """Whether any value of the label counts."""
+        return self.values == _ANY
 
 
 def parse_term(key: str, expression: str) -> Term:
@@ -45,11 +56,13 @@ def parse_term(key: str, expression: str) -> Term:
     else:
         negated = expression.startswith("!")
         values = (expression[1:] if negated else expression,)
+        if values == _ANY:
+            return Term(key, negated, values)
     for value in values:
         if not _VALUE.match(value) or len(value.encode()) > LABEL_BYTES_MAX:
             raise ValueError(
                 f"label selector {key!r}: {expression!r} is not one of "
-                "'v', '!v', 'in(a,b)', '!in(a,b)'"
+                "'v', '!v', 'in(a,b)', '!in(a,b)', '*', '!*'"
             )
     return Term(key, negated, values)
 
@@ -74,6 +87,8 @@ def contradiction(selectors: list[tuple[Term, ...]]) -> str | None:
     refused: dict[str, set[str]] = {}
     for selector in selectors:
         for term in selector:
+            if term.is_existence:
+                continue
             if term.negated:
                 refused.setdefault(term.key, set()).update(term.values)
             elif term.key in allowed:

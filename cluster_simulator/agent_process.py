@@ -53,7 +53,7 @@ class AgentProcess(Process):
     def __init__(self, world: World, machine: Machine, node_id: bytes, dice: Random) -> None:
         super().__init__(world, f"agent{machine.number}.{machine.starts}", machine.address)
         self.machine = machine
-        self.node_id = node_id
+        self.node_id = self.identity = node_id
         now_ms = self.heap.now_ms
         facts = NodeFacts(
             node_id=node_id,
@@ -133,12 +133,16 @@ class AgentProcess(Process):
             if story.is_on:
                 kind = effect.item.WhichOneof("item") or ""
                 lease_id = getattr(getattr(effect.item, kind), "lease_id", b"")
-                story.note(f"{self.name} > owner {kind}", self.node_id, effect.owner_id, lease_id)
+                text = f"{self.name} > owner {kind}"
+                if kind == "failed":
+                    text += f" {a.LeaseFailure.Name(effect.item.failed.reason)}"
+                story.note(text, self.node_id, effect.owner_id, lease_id)
             link.send(1, effect.item, effect.key)
 
     def _send_to_gcs(self, effect: e.SendToGcs) -> None:
         item = effect.item
-        if item.WhichOneof("item") in _RESENT:
+        refused = item.detached_actor.kind == n.DETACHED_ACTOR_EVENT_KIND_REFUSED
+        if item.WhichOneof("item") in _RESENT and not refused:
             self._recent.append((self.heap.now_us, item))
         self._put(item)
 
@@ -148,7 +152,12 @@ class AgentProcess(Process):
             self._gcs.send(0, item)
 
     def _report(self, key: str, build: Callable[[], n.AgentItem]) -> None:
-        if self._gcs is not None and self.joined:
+        if self._gcs is None or not self.joined:
+            return
+        delay_us = self.world.snapshot_delay_us if key == "snapshot" else 0
+        if delay_us:
+            self.later(delay_us, self._gcs.send, 0, build, key)
+        else:
             self._gcs.send(0, build, key)
 
     def _snapshot(self) -> n.AgentItem:

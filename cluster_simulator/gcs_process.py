@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from cluster_simulator.world import World
 
 GCS_ADDRESS = "gcs:1"
+_NAMED = ("placement_group_id", "actor_id", "owner_id")
+_PREPARES = (ns.BUNDLE_ACTION_PREPARE, ns.BUNDLE_ACTION_PREPARE_AND_COMMIT)
 Answered = Callable[[Any], None]
 Failed = Callable[[], None]
 
@@ -123,9 +125,16 @@ class GcsProcess(Process):
                 story.note(f"gcs < {described(item)}", item.node_id, *_subjects(item))
             if kind == "register":
                 link.data[item.node_id] = None
+            elif kind == "bundle_answer" and not item.bundle_answer.ok:
+                self._refused(item.node_id, item.bundle_answer)
             elif kind == "snapshot":
                 self._fan_out(self.broadcast.snapshot(item.node_id, item.snapshot))
         self.core.node_frame(link.number, items, self.moment())
+
+    def _refused(self, node_id: bytes, answer: ns.BundleAnswer) -> None:
+        if answer.action in _PREPARES:
+            refused = (node_id, answer.placement_group_id, f"{answer.reason}: {answer.message}")
+            self.world.refused_prepares.append(refused)
 
     def link_closed(self, link: Link, *, refused: bool) -> None:
         """Behind what it still delivered."""
@@ -281,9 +290,11 @@ class GcsProcess(Process):
 
     def _probe_driver(self, job_id: bytes, address: str) -> None:
         def found(word: str) -> None:
-            if word != "answered":
+            if word == "answered":
+                self.core.homeless.answered(job_id, self.moment())
+            else:
                 self.core.driver_gone(job_id, self.moment())
-                self._settle([])
+            self._settle([])
 
         self.network.probe(self, address, found)
 
@@ -311,5 +322,5 @@ def described(item: ns.AgentItem | ns.GcsItem) -> str:
 
 def _subjects(item: ns.AgentItem | ns.GcsItem) -> tuple[bytes, ...]:
     body: Any = getattr(item, item.WhichOneof("item") or "", None)
-    found = getattr(body, "placement_group_id", b"") or getattr(body, "actor_id", b"")
-    return (found,) if found else ()
+    found = (getattr(body, name, b"") for name in _NAMED)
+    return tuple(one for one in found if one)

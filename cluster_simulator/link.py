@@ -78,7 +78,7 @@ class Link:
 
     def side_of(self, end: End) -> int:
         """0 for who dialled, 1 for who accepted."""
-        return 0 if self.ends[0] is end else 1
+        return self.ends.index(end)
 
     def is_open(self, side: int) -> bool:
         """Whether this end may still use it, as far as it knows."""
@@ -111,10 +111,10 @@ class Link:
     def _closed_here(self, side: int) -> None:
         self._write(side)
         way = self.directions[side]
+        self.network.forget(self)
         self.ends[side] = None
         way.arrived_us = max(way.arrived_us, self.network.heap.now_us + costs.NETWORK_US)
         self.network.heap.at(way.arrived_us, self.network.peer_closed, self, 1 - side, False)
-        self.network.forget(self)
 
     def _write(self, side: int) -> None:
         way = self.directions[side]

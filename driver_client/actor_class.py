@@ -9,7 +9,7 @@ from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import limits as common_limits
 from cluster_common.transport.logs import get_logger
-from driver_client import exceptions, process, strategies
+from driver_client import exceptions, limits, process, strategies
 from driver_client.actor_handle import (
     ActorHandle,
     HandleFacts,
@@ -58,6 +58,17 @@ class ActorClass(Generic[C]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._class, self._options)
 
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """Not allowed: a class inherits from the plain class, not from what `@remote` made of it.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"{self._class.__name__} is an actor class and cannot be inherited from: "
+            "inherit from the plain class and put @remote on the subclass"
+        )
+
     def options(self, **options: Any) -> ActorClass[C]:
         """The same class with other options."""
         variant: ActorClass[C] = ActorClass(self._class, {**self._options, **options})
@@ -91,12 +102,29 @@ class ActorClass(Generic[C]):
         """Looked up at the first use: a class that refers to itself is unpickled in two steps."""
         if self._surface is None:
             self._surface = methods_of(self._class)
+            self._check_groups(self._surface[0])
         return self._surface
+
+    def _check_groups(self, methods: dict[str, dict[str, Any]]) -> None:
+        groups: dict[str, int] = self._options.get("concurrency_groups") or {}
+        for name, options in methods.items():
+            group = options.get("concurrency_group")
+            if group and group not in groups:
+                raise ValueError(
+                    f"{self._class.__name__}.{name} names concurrency group {group!r}; the class "
+                    f"has {', '.join(groups) or 'none: give concurrency_groups={name: limit}'}"
+                )
 
     def _spec(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorSpec:
         options = self._options
         facts = runtime.facts
         methods, is_async = self._methods()
+        concurrency = options.get("max_concurrency")
+        if concurrency is None:
+            concurrency = limits.ASYNC_CONCURRENCY_DEFAULT if is_async else 1
+        out_of_order = options.get("allow_out_of_order_execution")
+        if out_of_order is None:
+            out_of_order = is_async or concurrency > 1
         if self._body is None:
             name = f"{self._class.__module__}.{self._class.__qualname__}"
             self._body = function_body(
@@ -119,7 +147,7 @@ class ActorClass(Generic[C]):
             detached=detached,
             name=options.get("name") or "",
             namespace=namespace,
-            out_of_order=bool(options.get("allow_out_of_order_execution")),
+            out_of_order=out_of_order,
         )
         return ActorSpec(
             actor_id=actor_id,
@@ -130,7 +158,7 @@ class ActorClass(Generic[C]):
             key=key,
             max_restarts=options.get("max_restarts") or 0,
             max_task_retries=options.get("max_task_retries") or 0,
-            max_concurrency=options.get("max_concurrency") or (1000 if is_async else 1),
+            max_concurrency=concurrency,
             concurrency_groups=options.get("concurrency_groups") or {},
             is_async=is_async,
             out_of_order=handle.out_of_order,

@@ -118,7 +118,7 @@ class ActorMethod:
                 **options,
             },
             old.max_retries,
-            old.call_name,
+            options.get("name") or old.call_name,
         )
         return ActorMethod(self._facts, self._ref, template)
 
@@ -261,6 +261,8 @@ def methods_of(class_: type) -> tuple[dict[str, dict[str, Any]], bool]:
     methods: dict[str, dict[str, Any]] = {}
     is_async = False
     for name, member in inspect.getmembers(class_, callable):
+        if inspect.isclass(member):
+            continue  # a class inside the class is no method
         if name.startswith("__") and (not inspect.isfunction(member) or name == "__init__"):
             continue
         methods[name] = dict(getattr(member, "__shoal_method__", {}))

@@ -89,6 +89,12 @@ class ObjectRef(Generic[T_co]):
         """The task that makes the object (of a `put`: its owner's sequence number)."""
         return ids.task_of(self._entry.object_id)
 
+    def job_id(self) -> ids.JobId:
+        """The job this process works for, whose calls and values these are."""
+        from driver_client import process  # late: it is made of what is made of references
+
+        return ids.JobId(process.get_runtime().facts.job_id)
+
     def future(self) -> concurrent.futures.Future[T_co]:
         """A thread's future of the value."""
         result: concurrent.futures.Future[Any] = concurrent.futures.Future()

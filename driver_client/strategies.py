@@ -35,12 +35,17 @@ class NodeAffinitySchedulingStrategy(msgspec.Struct):
 
     node_id: str
     soft: bool = False
+    _spill_on_unavailable: bool = False
+    """Accepted for Ray's programs: soft means it already."""
+    _fail_on_unavailable: bool = False
+    """Accepted for Ray's programs: hard work waits for room on its node."""
 
 
 class NodeLabelSchedulingStrategy(msgspec.Struct):
     """Runs where `hard` labels match; where `soft` match too, if there is such a node.
 
-    Values are selector texts: `v`, `!v`, `in(a,b)`, `!in(a,b)`.
+    Values are selector texts, `v`, `!v`, `in(a,b)`, `!in(a,b)`, `*`, `!*`, or In, NotIn, Exists,
+    DoesNotExist that make them.
     """
 
     hard: dict[str, str]

@@ -86,6 +86,7 @@ class Worker:
     def run(self) -> None:
         """Executes until told to end; on the main thread."""
         process.set_runtime(self.runtime)
+        self.executor.take_interrupts()
         self.executor.run()
         atexit._run_exitfuncs()  # noqa: SLF001 - the child ends without the interpreter's own exit  # pyright: ignore[reportPrivateUsage]
         flush_output()
@@ -127,6 +128,7 @@ class Worker:
         gpus = facts.devices.get("GPU")
         if gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+        self.executor.lease_began(begin.lease_id)
 
     def _actor_named(self, message: cw.CreateActor) -> None:
         facts = self._facts

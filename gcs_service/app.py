@@ -28,7 +28,8 @@ EXIT_ORDERLY = 0
 EXIT_BAD_OPTION = 2
 EXIT_CANNOT_START = 3
 EXIT_STORAGE_LOST = 4
-"""Exit codes: 2 a wrong option, 3 no port or no store, 4 the store failed while serving."""
+"""Exit codes: 2 a wrong option, 3 no port or no store, 4 the store was given up: another
+service took it, or too much waited for it."""
 
 
 async def serve(settings: GcsSettings) -> int:
@@ -93,6 +94,11 @@ def write_atomically(path: Path, text: str) -> None:
     "kv_quota_bytes",
     default=limits.KV_NAMESPACE_BYTES_MAX,
     help="Bytes that one namespace of the key-value store may hold.",
+)
+@click.option(
+    "--history-rows",
+    default=0,
+    help="Finished jobs, and dead actors, kept for lists; 0: 1,000 and 10,000.",
 )
 @click.option("--wipe", is_flag=True, help="Forget everything stored: a new cluster begins.")
 @click.option("--port-file", default="", help="Written with host:port when the service answers.")

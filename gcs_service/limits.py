@@ -17,6 +17,8 @@ PROBE_TIMEOUT_MS = 1_000
 """One dial of an agent's port after its stream broke."""
 PROBE_INTERVAL_MS = 250
 """Between two dials of the same silent address."""
+DRIVER_PROBE_INTERVAL_MS = 5_000
+"""Between two looks at a driver whose home agent died: no agent may be watching it."""
 PING_INTERVAL_MS = 30_000
 """Silence on a node's stream after which it is pinged."""
 PING_LAST_INTERVAL_MS = 5_000
@@ -29,12 +31,15 @@ VERDICT_LAG_MS_MAX = 500
 # ---- owners, jobs, actors
 OWNER_TOMBSTONE_MS = 600_000
 OWNER_TOMBSTONES_MAX = 100_000
+JOBS_RUNNING_MAX = 10_000
 JOBS_FINISHED_MAX = 1_000
 ACTORS_DEAD_MAX = 10_000
 ACTORS_MAX = 500_000
 ACTOR_RETRY_FIRST_MS = 100
 ACTOR_RETRY_MS_MAX = 1_000
 """Detached actors that found no room look again after 100 ms x 1.5 ... 1 s, and at every change."""
+WATCHES_MAX = 1_000_000
+"""Watches of groups, and of actors: each about 200 bytes."""
 LIST_ROWS_MAX = 10_000
 """Rows of one list answer when the caller names no limit."""
 
@@ -65,11 +70,11 @@ EXECUTOR_QUEUE_ITEMS_MAX = 20_000
 """Calls that may wait for an executor before the streams that feed it are read more slowly."""
 SESSIONS_MAX = 60_000
 """Open streams of all kinds; more are refused."""
-LOOP_DRAIN_NS_MAX = 300_000
+LOOP_DRAIN_NS_MAX = 200_000
 """Outputs are carried out on the I/O loop for so long before it looks at its sockets again."""
-STREAM_WRITES_PER_PASS = 4
+STREAM_WRITES_PER_PASS = 2
 """Frames of all streams in one pass of the I/O loop: about 60 us each."""
-STREAM_WRITES_UNDER_WAY = 12
+STREAM_WRITES_UNDER_WAY = 4
 """gRPC reports the ends of writes in bunches; this is the largest bunch."""
 WRITE_SLOW_MS = 20
 """A write that takes longer waits for its peer, not for us: others need not wait for it."""
@@ -84,7 +89,7 @@ STORE_LOST_ROWS_MAX = 1_000_000
 """What may wait for a lost store; beyond them the service ends, and agents state all anew later."""
 REDIS_TIMEOUT_S = 2.0
 """One round trip to the Redis server; longer means that it is lost."""
-BROADCAST_CHUNK_SESSIONS = 25
+BROADCAST_CHUNK_SESSIONS = 10
 """Streams served in one go by a fan-out; the loop breathes between."""
 NODE_REVISIONS_KEPT = 10_000
 """Node changes a watcher may be behind before it gets a snapshot instead."""

@@ -20,6 +20,7 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         port: 0 picks a free one.
         storage_path: folder of the SQLite file, made when missing; or the URL of a Redis database.
+        history_rows: finished jobs, and dead actors, kept for lists; 0: the limits' own numbers.
         kv_quota_bytes: what one namespace of the key-value store may hold, keys and values.
         port_file: written with `host:port` when the service answers.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
@@ -33,6 +34,7 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     storage: str = "sqlite"
     storage_path: str = ""
+    history_rows: int = 0
     kv_quota_bytes: int = limits.KV_NAMESPACE_BYTES_MAX
     wipe: bool = False
     port_file: str = ""
@@ -56,6 +58,8 @@ class GcsSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "storage redis needs --storage-path redis://[user:password@]host:port/database,"
                 " or rediss:// or unix://"
             )
+        if self.history_rows < 0:
+            raise ValueError(f"history of {self.history_rows} rows: 0 or more")
         if self.kv_quota_bytes < 1:
             raise ValueError(f"kv quota of {self.kv_quota_bytes} bytes: at least 1 is needed")
         if self.sync_scope not in SYNC_SCOPES:

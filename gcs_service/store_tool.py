@@ -142,8 +142,7 @@ def _text(data: bytes) -> str:
 
 
 def _print_lines(rows: Iterable[dict[str, Any]], target: TextIO) -> None:
-    for row in rows:
-        target.write(msgspec.json.encode(row).decode() + "\n")
+    target.writelines(msgspec.json.encode(row).decode() + "\n" for row in rows)
 
 
 @click.group()

@@ -61,6 +61,13 @@ DEDUCTION_SETTLED_MS = 250
 REJECTION_HOLD_MS = 100
 """A node that rejected a lease is not chosen for it again before its view changed, or this."""
 
+AFFINITY_UNKNOWN_WAIT_MS = 2_000
+"""Work bound to a node nobody here heard of waits this long for its view: it may just have joined.
+A view comes within milliseconds of the join; under load within some hundred."""
+
+DEAD_NODES_REMEMBERED_MAX = 10_000
+"""Work bound to one of these is not kept waiting for a view; beyond, the longest dead is forgotten."""
+
 HYBRID_UTILISATION_FREE = 0.5
 """Utilisation below this counts as none: fill nodes half before spreading."""
 

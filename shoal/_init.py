@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,8 @@ from driver_client.connect import connect_driver, disconnect_driver
 from driver_client.core import options as option_rules
 from driver_client.shell.runtime import Runtime
 from shoal import processes
+from shoal._version import __version__
+from shoal.job_config import JobConfig
 
 ADDRESS_VARIABLE = "SHOAL_ADDRESS"
 NAMESPACE_VARIABLE = "SHOAL_NAMESPACE"
@@ -52,6 +55,9 @@ class ClientContext(Mapping[str, Any]):
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self.address_info = facts
+        self.dashboard_url: str | None = None
+        self.python_version = platform.python_version()
+        self.ray_version = __version__
 
     def __getitem__(self, key: str) -> Any:
         return self._facts[key]
@@ -93,7 +99,7 @@ def init(
     log_to_driver: bool = True,
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
-    job_config: Any = None,
+    job_config: JobConfig | None = None,
     local_mode: bool = False,
     **private: Any,
 ) -> ClientContext:
@@ -111,7 +117,7 @@ def init(
         log_to_driver: print the workers' output here.
         namespace: of names; None: a random one.
         runtime_env: for all work of this job.
-        job_config: accepted for Ray's programs, without effect.
+        job_config: namespace and runtime environment for programs that give them so.
         local_mode: refused when true.
         **private: Ray's arguments with a leading underscore; unknown ones are refused.
 
@@ -128,7 +134,9 @@ def init(
             "ignore_reinit_error=True"
         )
     _check_private(private, local_mode=local_mode)
-    del job_config  # accepted for Ray programs
+    if job_config is not None:
+        namespace = namespace or job_config.ray_namespace
+        runtime_env = runtime_env or job_config.runtime_env
     if runtime_env is not None:
         option_rules.check({"runtime_env": runtime_env}, option_rules.TASK_OPTIONS, "init")
     target = _target(address)
@@ -235,8 +243,12 @@ def _context(runtime: Runtime) -> ClientContext:
     )
 
 
-def shutdown(*, _exiting_interpreter: bool = False) -> None:
-    """Disconnects; ends the local cluster if `init` started one. Idempotent; also runs at exit."""
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
+    """Disconnects; ends the local cluster if `init` started one. Idempotent; also runs at exit.
+
+    The processes of a local cluster are gone when it returns, whatever `wait_for_processes` is.
+    """
+    del wait_for_processes
     runtime = process.runtime_if_any()
     try:
         if runtime is not None and runtime.facts.is_driver:

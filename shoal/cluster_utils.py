@@ -96,8 +96,11 @@ class Cluster:
         connect: connects this process as a driver at once (needs `initialize_head`).
         storage: "sqlite" (survives `kill_gcs`), "memory", or the URL of a Redis database.
         kv_quota_bytes: what one namespace of the key-value store may hold; None: the GCS's own.
+        history_rows: finished jobs, and dead actors, that the GCS keeps; None: its own numbers.
         env_vars: set for the GCS and every agent.
         ping_interval_s: silence on a node's session after which the GCS pings it; None: its own.
+        inject_faults: whether the processes obey `faults`; off for measurements, since obeying
+            costs a little with every message.
     """
 
     def __init__(
@@ -110,6 +113,8 @@ class Cluster:
         env_vars: Mapping[str, str] | None = None,
         ping_interval_s: float | None = None,
         kv_quota_bytes: int | None = None,
+        history_rows: int | None = None,
+        inject_faults: bool = True,
     ) -> None:
         if connect and not initialize_head:
             raise ValueError(
@@ -119,15 +124,15 @@ class Cluster:
         self.head_node: ClusterNode | None = None
         self.worker_nodes: list[ClusterNode] = []
         self.faults = Faults(self.session.path / "faults")
-        self._env = {
-            **(env_vars or {}),
-            fault_wire.DIRECTORY_VARIABLE: str(self.faults.directory),
-        }
-        # This process too, as long as it is a driver of this cluster.
-        fault_wire.configure(self.faults.directory)
+        self._env = dict(env_vars or {})
+        if inject_faults:
+            self._env[fault_wire.DIRECTORY_VARIABLE] = str(self.faults.directory)
+            # This process too, as long as it is a driver of this cluster.
+            fault_wire.configure(self.faults.directory)
         self._ping_interval_s = ping_interval_s
         self._storage = storage
         self._kv_quota_bytes = kv_quota_bytes
+        self._history_rows = history_rows
         self._gcs: GcsProcess | None = None
         self._gcs_address = ""
         self._launcher: AgentLauncher | None = None
@@ -308,6 +313,7 @@ class Cluster:
             storage=storage,
             storage_path=place,
             kv_quota_bytes=self._kv_quota_bytes,
+            history_rows=self._history_rows,
             ping_interval_s=self._ping_interval_s,
         )
         self._gcs = start_gcs(self.session, options, env=self._env)

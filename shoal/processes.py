@@ -49,6 +49,7 @@ class GcsOptions:
     storage: str = "memory"
     storage_path: Path | str | None = None
     kv_quota_bytes: int | None = None
+    history_rows: int | None = None
     log_level: str | None = None
     ping_interval_s: float | None = None
     sync_scope: str | None = None
@@ -62,6 +63,7 @@ class GcsOptions:
             ("--storage", self.storage),
             ("--storage-path", self.storage_path),
             ("--kv-quota", self.kv_quota_bytes),
+            ("--history-rows", self.history_rows),
             ("--session-name", session_name),
             ("--port-file", port_file),
             ("--log-level", self.log_level),
@@ -216,6 +218,7 @@ def start_local_cluster(
             storage=gcs_options.storage,
             storage_path=gcs_options.storage_path,
             kv_quota_bytes=gcs_options.kv_quota_bytes,
+            history_rows=gcs_options.history_rows,
             log_level=gcs_options.log_level,
             ping_interval_s=gcs_options.ping_interval_s,
             settings=gcs_options.settings,

@@ -34,7 +34,9 @@ class Plan:
 def rows(library: Any, plan: Plan) -> Iterator[Row]:
     """Boot `plan.nodes` nodes, measure everything on them, and take them down."""
     libraries.make_nodes_lean(library)
-    cluster = libraries.submodule(library, "cluster_utils").Cluster()
+    cluster = libraries.submodule(library, "cluster_utils").Cluster(
+        **libraries.cluster_options(library)
+    )
     try:
         yield Row("boot_s", _boot(library, cluster, plan.nodes), "s", {"nodes": plan.nodes})
         yield from _idle_rows(plan)

@@ -69,6 +69,11 @@ def connect(library: Any, address: str) -> None:
     library.init(**options)
 
 
+def cluster_options(library: Any) -> dict[str, Any]:
+    """What the test cluster needs: ours without the hooks that let tests inject faults."""
+    return {"inject_faults": False} if library.__name__ == "shoal" else {}
+
+
 def node_options(library: Any) -> dict[str, Any]:
     """What `Cluster.add_node` needs besides the resources."""
     if library.__name__ != "ray":

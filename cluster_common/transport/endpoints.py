@@ -27,7 +27,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.server_handshake_timeout_ms", limits.HANDSHAKE_TIMEOUT_MS),
     ("grpc.server.max_pending_requests", limits.SERVER_PENDING_REQUESTS_MAX),
     ("grpc.server.max_pending_requests_hard_limit", limits.SERVER_PENDING_REQUESTS_HARD_MAX),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", limits.KEEPALIVE_MS // 2),
+    ("grpc.http2.min_ping_interval_without_data_ms", limits.KEEPALIVE_MS // 2),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 

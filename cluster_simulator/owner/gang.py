@@ -42,7 +42,6 @@ class Gang:
         self.placed_us: int | None = None
         self.up_us: int | None = None
         self.removed = False
-        self._alive = 0
         per_actor = plan.cpus * RESOURCE_UNIT // max(1, plan.actors_per_bundle)
         self.actor_resources = t.ResourceSet(amounts={"CPU": per_actor})
         self.actors = [
@@ -97,7 +96,9 @@ class Gang:
 
     def actor_changed(self, actor: OwnedActor) -> None:
         """Counts who is up."""
-        del actor
+        if actor.is_alive and not actor.was_up:
+            actor.was_up = True
+            self.owner.world.actors_up_us.append(self.owner.heap.now_us)
         if self.up_us is None and all(one.is_alive for one in self.actors):
             self.up_us = self.owner.heap.now_us
             self.owner.world.gang_up(self)

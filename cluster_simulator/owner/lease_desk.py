@@ -94,7 +94,12 @@ class LeaseSession:
         self._link = owner.network.connect("lease", owner, self.address)
         self._link.data = None
         owner.lease_links[self._link.number] = self
-        self._link.send(0, a.OwnerItem(open=self.desk.opening(self)))
+        opening = self.desk.opening(self)
+        self._link.send(0, a.OwnerItem(open=opening))
+        story = owner.world.story
+        if story.is_on:
+            what = "home" if opening.is_home else "work"
+            story.note(f"{owner.name} dials {self.address} for {what}", owner.owner_id)
 
     def arrived(self, items: list[a.LeaseItem]) -> None:
         """What the agent says."""
@@ -234,7 +239,9 @@ class LeaseDesk:
             self._rejected(item.reject)
         elif kind == "failed":
             lease = self._pop(item.failed.lease_id)
-            if lease is not None:
+            if item.failed.reason == a.LEASE_FAILURE_OWNER_DEAD:
+                self.owner.crash()
+            elif lease is not None:
                 lease.holder.lease_failed(item.failed)
         elif kind == "worker_ended":
             lease = self._pop(item.worker_ended.lease_id)
@@ -250,7 +257,11 @@ class LeaseDesk:
             self._welcomed(session, item.welcome)
         elif kind == "refused":
             session.close()
-            self.end_session(session)
+            if item.refused.reason == "declared_dead":
+                # The cluster gave its work to others: such a process has nothing left to do.
+                self.owner.crash()
+            else:
+                self.end_session(session)
 
     def _granted(self, session: LeaseSession, grant: a.LeaseGrant) -> None:
         lease = self.leases.get(grant.lease_id)

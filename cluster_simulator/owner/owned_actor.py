@@ -29,7 +29,7 @@ _CAUSES = {
 class OwnedActor:
     """`bundle_index`: which bundle of its gang it lives in."""
 
-    __slots__ = ("_gang", "bundle_index", "lease_id", "life", "waits_for_group")
+    __slots__ = ("_gang", "bundle_index", "lease_id", "life", "waits_for_group", "was_up")
 
     def __init__(self, gang: Gang, actor_id: bytes, bundle_index: int, max_restarts: int) -> None:
         self._gang = gang
@@ -37,6 +37,7 @@ class OwnedActor:
         self.life = life.ActorLifecycle(actor_id, max_restarts)
         self.lease_id = b""
         self.waits_for_group = False
+        self.was_up = False
 
     @property
     def is_alive(self) -> bool:

@@ -12,6 +12,7 @@ from cluster_simulator.link import Link
 from cluster_simulator.owner.gang import Gang, GangPlan
 from cluster_simulator.owner.group_desk import GroupDesk
 from cluster_simulator.owner.lease_desk import LeaseDesk, LeaseSession
+from cluster_simulator.owner.task_line import TaskLine
 from cluster_simulator.process import Process
 from gcs_service.core.control_core import ControlCore
 from gcs_service.core.effects import Refusal
@@ -31,12 +32,13 @@ class OwnerProcess(Process):
         self, world: World, number: int, owner_id: bytes, home: AgentProcess
     ) -> None:
         super().__init__(world, f"owner{number}", f"owner{number}:1")
-        self.owner_id = owner_id
+        self.owner_id = self.identity = owner_id
         self.job_id = b""
         self.home_node_id = home.node_id
         self.groups = GroupDesk(self)
         self.leases = LeaseDesk(self, home.address)
         self.gangs: list[Gang] = []
+        self.tasks: list[TaskLine] = []
         self.lease_links: dict[int, LeaseSession] = {}
         self.is_leaving = False
         self._sequence = 0
@@ -86,6 +88,14 @@ class OwnerProcess(Process):
             gang = Gang(self, plan)
             self.gangs.append(gang)
             gang.launch()
+
+    def submit(self, count: int, *, cpus: int, task_us: int) -> None:
+        """Plain tasks of one shape."""
+        if not self.job_id or self.is_leaving:
+            return
+        line = TaskLine(self, cpus, task_us)
+        self.tasks.append(line)
+        line.submit(count)
 
     def leave(self) -> None:
         """Ends in order: the job is finished, sessions say goodbye, the process is gone."""

@@ -77,6 +77,9 @@ class Executor:
         self._running: tuple[PeerStream, int] | None = None
         self._calls_made: dict[bytes, int] = {}
         """Calls of functions with `max_calls`, by the hash of their body."""
+        self._lease_id = b""
+        self._early: list[tuple[PeerStream, Callable[[], None]]] = []
+        """What came before the word of the agent that the lease began."""
         self._queue = CallQueue()
         self._check: asyncio.TimerHandle | None = None
 
@@ -86,6 +89,9 @@ class Executor:
         """Queues a batch; what an ending worker gets goes back unstarted."""
         if self.exiting:
             stream.extras().returned_task_seqs.extend(calls.task_seq)
+            return
+        if stream.lease_id and stream.lease_id != self._lease_id:
+            self._early.append((stream, lambda: self.accept(stream, calls)))
             return
         functions = stream.functions
         details: dict[int, Any] = {d.position: d for d in calls.details} if calls.details else {}
@@ -106,11 +112,25 @@ class Executor:
 
     def create_actor(self, stream: PeerStream, message: pb.CreateActor) -> None:
         """Queues a constructor for an owner that is connected by `stream`."""
+        if stream.lease_id and stream.lease_id != self._lease_id:
+            self._early.append((stream, lambda: self.create_actor(stream, message)))
+            return
 
         def answer(created: pb.ActorCreated) -> None:
             self._io.post(lambda: stream.extras().actor_created.CopyFrom(created))
 
         self.create_actor_for(message, answer)
+
+    def lease_began(self, lease_id: bytes) -> None:
+        """The agent says for whom this worker works: what its owner sent already can begin.
+
+        The owner's first call may overtake the agent's word, which names devices and groups.
+        """
+        self._lease_id = lease_id
+        early, self._early = self._early, []
+        for stream, begin in early:
+            if not stream.closed:
+                begin()
 
     def create_actor_for(self, message: pb.CreateActor, answer: CreationAnswer) -> None:
         """Queues a constructor; `answer` is called on the main thread.
@@ -186,9 +206,12 @@ class Executor:
 
     # ---- main thread
 
+    def take_interrupts(self) -> None:
+        """Lets `cancel` interrupt what runs; once, before `run`."""
+        signal.signal(signal.SIGINT, self._interrupted)
+
     def run(self) -> None:
         """Executes until `stop`."""
-        signal.signal(signal.SIGINT, self._interrupted)
         queue = self._queue
         while True:
             item = queue.take()

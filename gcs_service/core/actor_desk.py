@@ -10,7 +10,8 @@ from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core.actor_table import ActorTable
 from gcs_service.core.detached_actors import DetachedActors
-from gcs_service.core.effects import Effect, Refusal, Tell
+from gcs_service.core.effects import CloseSession, Effect, Refusal, Tell
+from gcs_service.core.known_values import unknown_in_actor
 from gcs_service.core.moment import Moment
 from gcs_service.core.owner_tombstones import OwnerTombstones
 
@@ -70,7 +71,7 @@ class ActorDesk:
         if self._owners.is_dead(owner_id):
             return  # its actors were ended with it
         for record in records:
-            if not record.detached:
+            if not record.detached and record.actor_id and not unknown_in_actor(record):
                 self._put(record)
 
     def owner_died(self, record: t.ActorRecord, message: str, at: Moment) -> None:
@@ -94,8 +95,11 @@ class ActorDesk:
     def watch(self, session: int, actor_ids: Sequence[bytes], _at: Moment) -> None:
         """Present states now, later ones as they change."""
         for actor_id in actor_ids:
-            self._detached.watchers.add(session, actor_id)
             record = self._table.get(actor_id)
+            is_over = record is not None and record.state == t.ACTOR_STATE_DEAD
+            if not is_over and not self._detached.watchers.add(session, actor_id):
+                self._out.append(CloseSession(session))
+                return
             if record is not None:
                 self._out.append(Tell(session, record, actor_id))
 
@@ -120,6 +124,9 @@ class ActorDesk:
     def _refusal(self, record: t.ActorRecord) -> Refusal | None:
         if not record.actor_id:
             return Refusal(fx.BAD_REQUEST, "an actor needs an id")
+        unknown = unknown_in_actor(record)
+        if unknown:
+            return Refusal(fx.BAD_REQUEST, unknown)
         if self._owners.is_dead(record.owner_id):
             return Refusal(fx.OWNER_DEAD, f"owner {record.owner_id.hex()} has ended")
         if len(self._table) >= limits.ACTORS_MAX:
@@ -139,5 +146,7 @@ class ActorDesk:
         self._out.extend(writes)
         for session in self._detached.watchers.of(record.actor_id):
             self._out.append(Tell(session, record, record.actor_id))
+        if record.state == t.ACTOR_STATE_DEAD:
+            self._detached.watchers.end(record.actor_id)
         if told and record.state == t.ACTOR_STATE_DEAD:
             self._ended.append(record.actor_id)

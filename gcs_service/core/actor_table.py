@@ -17,16 +17,24 @@ from gcs_service.core.tables import Write
 class ActorTable:
     """Newest record of each actor. Records are replaced, never changed.
 
+    The newest dead ones are kept for lists, `dead_max` of them.
+
     Invariants: every name's holder is known and not dead; indexes hold living actors only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dead_max: int | None = None) -> None:
+        self._dead_max = dead_max
         self._records: dict[bytes, t.ActorRecord] = {}
         self._names: dict[tuple[str, str], bytes] = {}
         self._dead: dict[bytes, None] = {}
         self._by_owner: dict[bytes, dict[bytes, None]] = {}
         self._by_node: dict[bytes, dict[bytes, None]] = {}
         self.by_state: dict[int, int] = {}
+
+    @property
+    def dead_max(self) -> int:
+        """Dead ones kept."""
+        return self._dead_max or limits.ACTORS_DEAD_MAX
 
     def __len__(self) -> int:
         return len(self._records)
@@ -69,7 +77,7 @@ class ActorTable:
             self._displace(known)
         self._place(record)
         writes = [Write(tables.ACTOR, record.actor_id, record.SerializeToString())]
-        while len(self._dead) > limits.ACTORS_DEAD_MAX:
+        while len(self._dead) > self.dead_max:
             oldest = next(iter(self._dead))
             del self._dead[oldest]
             gone = self._records.pop(oldest)

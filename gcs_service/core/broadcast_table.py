@@ -145,7 +145,7 @@ class BroadcastTable:
         self._watchers[session] = None
         newest = max((r.revision for r in self._records.values()), default=0)
         oldest = self._log[0].revision if self._log else newest + 1
-        if from_revision and from_revision + 1 >= oldest:
+        if from_revision and oldest <= from_revision + 1 <= newest + 1:
             missed = [record for record in self._log if record.revision > from_revision]
             answer = g.WatchNodesResponse(nodes=missed, revision=newest)
         else:
@@ -163,7 +163,9 @@ class BroadcastTable:
         """Agents need to know who goes, who stays after all, and who schedules."""
         alive = record.state == t.NODE_STATE_ALIVE
         stays = alive and (before is None or before.state == t.NODE_STATE_ALIVE)
-        if stays and scheduler_address in ("", self._scheduler_address):
+        # Agents that came while a scheduler was away know of none, or of another one.
+        known = scheduler_address in ("", self._scheduler_address) and not record.is_scheduler
+        if stays and known:
             return []
         self._scheduler_address = scheduler_address or self._scheduler_address
         sessions = list(self._open.values())

@@ -25,7 +25,9 @@ from gcs_service.core.demand_feed import DemandFeed
 from gcs_service.core.detached_actors import DetachedActors
 from gcs_service.core.effects import Effect, Refusal, Tell
 from gcs_service.core.group_desk import NO_SESSION, GroupDesk
+from gcs_service.core.homeless_drivers import HomelessDrivers
 from gcs_service.core.job_table import JobTable
+from gcs_service.core.known_values import is_known_event, node_cause
 from gcs_service.core.membership import Membership
 from gcs_service.core.moment import Moment
 from gcs_service.core.node_table import NodeEntry
@@ -46,15 +48,17 @@ class ControlCore:
         identity: ClusterIdentity,
         dice: random.Random,
         ping_interval_ms: int = limits.PING_INTERVAL_MS,
+        history_rows: int | None = None,
     ) -> None:
         self.identity = identity
         self._out: list[Effect] = []
         self.membership = Membership(identity, self._out, ping_interval_ms)
-        self.jobs = JobTable()
-        self.owners = OwnerTombstones()
+        self.jobs = JobTable(history_rows)
+        self.homeless = HomelessDrivers(self.jobs, self._out)
+        self.owners = OwnerTombstones(self._out)
         self.placement = PlacementCore(dice, identity.epoch)
         self.groups = GroupDesk(self.placement, self.owners, self._out, self.membership.send)
-        self.actors = ActorTable()
+        self.actors = ActorTable(history_rows)
         self.detached = DetachedActors(
             self.actors,
             self.placement,
@@ -104,6 +108,7 @@ class ControlCore:
         for key, value in rows[tables.CLUSTER]:
             if key == tables.LAST_JOB:
                 self.jobs.load_last_number(int.from_bytes(value, "big"))
+        self.owners.load(rows[tables.OWNER], at)
         for _, value in rows[tables.JOB]:
             self.jobs.load(g.JobRecord.FromString(value))
         nodes = [t.NodeRecord.FromString(value) for _, value in rows[tables.NODE]]
@@ -188,6 +193,7 @@ class ControlCore:
             self.membership.liveness.next_deadline_ms(),
             self.placement.next_deadline_ms(),
             self.detached.next_deadline_ms(),
+            self.homeless.next_deadline_ms(),
         )
         return min((d for d in deadlines if d is not None), default=None)
 
@@ -196,6 +202,7 @@ class ControlCore:
         self.membership.due(at)
         self._carry(self.placement.tick(at.mono_ms))
         self.detached.tick(at)
+        self.homeless.tick(at)
         self._settle(at)
 
     # ---- groups
@@ -227,6 +234,9 @@ class ControlCore:
         known = self.jobs.of_driver(request.driver_id)
         if known is not None:
             return known
+        if self.jobs.running_count >= limits.JOBS_RUNNING_MAX:
+            text = f"{limits.JOBS_RUNNING_MAX} jobs run, the limit; end some first"
+            return Refusal(fx.TABLE_FULL, text)
         record = self.jobs.add(request, at.wall_ms)
         last = self.jobs.last_number.to_bytes(4, "big")
         self._out.append(Write(tables.CLUSTER, tables.LAST_JOB, last))
@@ -343,7 +353,8 @@ class ControlCore:
         self._end_owners([item.owner_ended.owner_id], message, at)
 
     def _detached_event(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        self.detached.event(node_id, item.detached_actor, at)
+        if is_known_event(item.detached_actor):
+            self.detached.event(node_id, item.detached_actor, at)
 
     def _ping_answer(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
         lag_ms = item.ping_answer.loop_lag_ms
@@ -370,7 +381,7 @@ class ControlCore:
         self._out.append(fx.DrainSettled(node_id, answer.accepted, answer.message))
 
     def _goodbye(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        cause = item.goodbye.cause or t.NODE_DEATH_CAUSE_EXPECTED
+        cause = node_cause(item.goodbye.cause)
         self._node_died(node_id, cause, item.goodbye.message or "the agent said goodbye", at)
 
     # ---- inside: what follows from what
@@ -396,10 +407,7 @@ class ControlCore:
         why = self._how_node_died(node_id)
         self.detached.node_lost(node_id, cause, why, at)
         self._end_owners(workers, why, at)
-        for job in self.jobs.running_at(node_id):
-            if not job.driver_address:
-                continue  # nobody to ask
-            self._out.append(fx.ProbeDriver(job.job_id, job.driver_address))
+        self.homeless.home_lost(node_id)
 
     def _how_node_died(self, node_id: bytes) -> str:
         """Node, cause and evidence in one sentence, for the errors of what was lost with it."""
@@ -411,7 +419,7 @@ class ControlCore:
         return f"node {node_id.hex()} died ({cause}): {record.death_message}"
 
     def _end_owners(self, owner_ids: Iterable[bytes], message: str, at: Moment) -> None:
-        dead = [o for o in owner_ids if o and self.owners.add(o, at.mono_ms)]
+        dead = [o for o in owner_ids if o and self.owners.add(o, at)]
         if not dead:
             return
         self._out.append(fx.OwnersEnded(tuple(dead)))

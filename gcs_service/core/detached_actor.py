@@ -31,6 +31,13 @@ class DetachedActor:
         self.retry_due_ms = 0
         self.is_infeasible = False
 
+    @property
+    def node_id(self) -> bytes:
+        """Where this incarnation runs or was sent; empty while it waits."""
+        if self.machine.placement is not None:
+            return self.machine.placement.node_id
+        return b"" if self.target is None else self.target.node_id
+
     def record(self) -> t.ActorRecord:
         """The public record."""
         machine = self.machine

@@ -111,6 +111,8 @@ class DetachedActors:
             self._started(actor, event.incarnation, placement_of(node_id, event), at)
         elif event.incarnation != machine.incarnation or machine.is_dead:
             return
+        elif node_id != actor.node_id:
+            return  # told again by a node that was asked before this one
         elif event.kind == ns.DETACHED_ACTOR_EVENT_KIND_REFUSED:
             self._refused(actor, at)
         elif event.kind == ns.DETACHED_ACTOR_EVENT_KIND_CREATION_FAILED:
@@ -313,6 +315,7 @@ class DetachedActors:
         for session in self.watchers.of(machine.actor_id):
             self._out.append(Tell(session, record, machine.actor_id))
         if machine.is_dead:
+            self.watchers.end(machine.actor_id)
             self._actors.pop(machine.actor_id, None)
             self._waiting.pop(machine.actor_id, None)
             self._out.append(Write(tables.ACTOR_SPEC, machine.actor_id, None))

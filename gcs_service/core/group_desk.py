@@ -9,7 +9,7 @@ import msgspec
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core import tables
-from gcs_service.core.effects import Effect, Tell
+from gcs_service.core.effects import CloseSession, Effect, Tell
 from gcs_service.core.moment import Moment
 from gcs_service.core.owner_tombstones import OwnerTombstones
 from gcs_service.core.placement import effects as placement_effects
@@ -76,8 +76,11 @@ class GroupDesk:
 
     def watch(self, session: int, group_id: bytes) -> list[Effect]:
         """What is known now; later changes follow until `unwatch`."""
-        self._watchers.add(session, group_id)
         record = self._placement.record(group_id)
+        if record is not None and record.state == pg.PLACEMENT_GROUP_STATE_REMOVED:
+            return [_tell_group(session, record)]
+        if not self._watchers.add(session, group_id):
+            return [CloseSession(session)]
         if record is None:
             return [Tell(session, GroupAnswer(unknown=group_id), ("unknown", group_id))]
         return [_tell_group(session, record)]
@@ -108,6 +111,8 @@ class GroupDesk:
                     group_id = record.spec.placement_group_id
                     self._changed[group_id] = record
                     out += [_tell_group(s, record) for s in self._watchers.of(group_id)]
+                    if record.state == pg.PLACEMENT_GROUP_STATE_REMOVED:
+                        self._watchers.end(group_id)
                 case placement_effects.GroupAccepted(group_id):
                     out += _answer(asked_by, GroupAnswer(create_accepted=group_id))
                 case placement_effects.GroupRefused(group_id, reason, message):
@@ -127,7 +132,8 @@ class GroupDesk:
         if self._owners.is_dead(spec.creator_owner_id):
             reason = f"owner {spec.creator_owner_id.hex()} has ended"
             return [placement_effects.GroupRefused(group_id, "owner_dead", reason)]
-        self._watchers.add(session, group_id)
+        if not self._watchers.add(session, group_id):
+            return [CloseSession(session)]
         return self._placement.create(spec, at.mono_ms, at.wall_ms)
 
 

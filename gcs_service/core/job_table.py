@@ -8,13 +8,19 @@ from gcs_service import limits
 
 
 class JobTable:
-    """All running jobs and the newest finished ones."""
+    """All running jobs and the newest finished ones, `finished_max` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, finished_max: int | None = None) -> None:
+        self._finished_max = finished_max
         self._jobs: dict[bytes, g.JobRecord] = {}
         self._by_driver: dict[bytes, bytes] = {}
         self._finished: dict[bytes, None] = {}
         self._last_number = 0
+
+    @property
+    def finished_max(self) -> int:
+        """Finished ones kept."""
+        return self._finished_max or limits.JOBS_FINISHED_MAX
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -78,7 +84,7 @@ class JobTable:
         record.end_time_ms = wall_ms
         self._put(record)
         forgotten: list[bytes] = []
-        while len(self._finished) > limits.JOBS_FINISHED_MAX:
+        while len(self._finished) > self.finished_max:
             oldest = next(iter(self._finished))
             del self._finished[oldest]
             gone = self._jobs.pop(oldest)

@@ -66,6 +66,11 @@ class Membership:
             self._refuse(session, node_id, refusal)
             return None
         known = self.nodes.get_alive(node_id)
+        if known is not None and request.incarnation < known.incarnation:
+            # From a stream that the agent gave up before it opened the present one: what it states
+            # is not so any more.
+            self._out.append(CloseSession(session))
+            return None
         if known is not None and known.session and known.session != session:
             self._out.append(CloseSession(known.session))
         draining = known is not None and known.record.state == t.NODE_STATE_DRAINING
@@ -78,6 +83,7 @@ class Membership:
             snapshot.total.CopyFrom(request.total)
             snapshot.available.CopyFrom(request.total)
         entry = self.nodes.join(record, session, snapshot)
+        entry.incarnation = request.incarnation
         self.liveness.connected(node_id, at.mono_ms)
         self._out.append(Write(tables.NODE, node_id, record.SerializeToString()))
         self._out.append(Tell(session, self._welcome(node_id)))

@@ -12,12 +12,14 @@ from gcs_service import limits
 class NodeEntry:
     """One node. `record` is replaced, never changed: other threads may read it."""
 
-    __slots__ = ("record", "session", "snapshot")
+    __slots__ = ("incarnation", "record", "session", "snapshot")
 
     def __init__(self, record: t.NodeRecord, session: int, snapshot: ns.ResourceSnapshot) -> None:
         self.record = record
         self.session = session
         self.snapshot = snapshot
+        self.incarnation = 0
+        """Of the agent's newest session, in this life of the service."""
 
     @property
     def is_alive(self) -> bool:

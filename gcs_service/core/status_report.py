@@ -13,6 +13,7 @@ from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.control_core import ControlCore
 from gcs_service.core.moment import Moment
+from gcs_service.core.placement.limits import GROUPS_MAX, REMOVED_GROUPS_MAX
 
 _UNPLACED = (
     pg.PLACEMENT_GROUP_STATE_PENDING,
@@ -93,13 +94,15 @@ def _tables(core: ControlCore, groups: int) -> list[g.TableStatus]:
     rows = (
         (tables.NODE, nodes.alive_count, limits.NODES_MAX),
         ("node_dead", nodes.dead_count, limits.DEAD_NODES_MAX),
-        (tables.JOB, len(core.jobs), 0),
-        ("job_finished", len(core.jobs) - core.jobs.running_count, limits.JOBS_FINISHED_MAX),
+        (tables.JOB, len(core.jobs), limits.JOBS_RUNNING_MAX + core.jobs.finished_max),
+        ("job_finished", len(core.jobs) - core.jobs.running_count, core.jobs.finished_max),
         (tables.ACTOR, len(core.actors), limits.ACTORS_MAX),
         (tables.ACTOR_SPEC, len(core.detached), limits.ACTORS_MAX),
-        (tables.PLACEMENT_GROUP, groups, 0),
-        ("owner_tombstone", len(core.owners), limits.OWNER_TOMBSTONES_MAX),
-        ("group_watch", core.groups.watches, 0),
+        (tables.PLACEMENT_GROUP, groups, GROUPS_MAX + REMOVED_GROUPS_MAX),
+        (tables.OWNER, len(core.owners), limits.OWNER_TOMBSTONES_MAX),
+        ("actor_dead", core.actors.by_state.get(t.ACTOR_STATE_DEAD, 0), core.actors.dead_max),
+        ("group_watch", core.groups.watches, limits.WATCHES_MAX),
+        ("actor_watch", len(core.detached.watchers), limits.WATCHES_MAX),
     )
     return [g.TableStatus(name=name, rows=count, rows_max=most) for name, count, most in rows]
 

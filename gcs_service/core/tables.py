@@ -13,6 +13,8 @@ PLACEMENT_GROUP = "placement_group"
 KV = "kv"
 DRAIN = "drain"
 AUTOSCALER = "autoscaler"
+OWNER = "owner"
+"""Owners that ended, by id: when."""
 
 CLUSTER_ID = b"cluster_id"
 EPOCH = b"epoch"
@@ -24,7 +26,18 @@ CONSTRAINT = b"constraint"
 CLUSTER_CONFIG = b"cluster_config"
 """Keys of the table `autoscaler`."""
 
-ALL_TABLES = (CLUSTER, JOB, NODE, ACTOR, ACTOR_SPEC, PLACEMENT_GROUP, KV, DRAIN, AUTOSCALER)
+ALL_TABLES = (
+    CLUSTER,
+    JOB,
+    NODE,
+    ACTOR,
+    ACTOR_SPEC,
+    PLACEMENT_GROUP,
+    KV,
+    DRAIN,
+    AUTOSCALER,
+    OWNER,
+)
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):

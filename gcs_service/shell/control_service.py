@@ -27,7 +27,7 @@ from gcs_service.shell.core_host import CoreHost
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.journal import Journal, Lane
 from gcs_service.shell.kv_host import KvHost
-from gcs_service.shell.loop_bridge import LoopBridge
+from gcs_service.shell.loop_bridge import LoopBridge, StallMeter
 from gcs_service.shell.node_broadcast import NodeBroadcast
 from gcs_service.shell.reachability import Reachability
 from gcs_service.shell.service_binding import ServiceBinder
@@ -46,9 +46,9 @@ from gcs_service.shell.storage.protocol import Storage, StorageError
 class ControlService:
     """One cluster's control service in this process, on the running loop.
 
-    `failed` is set when the store is given up (somebody else writes to it, or too much waits for it):
-    nothing more is acknowledged and the process should end. A store that is lost for a while makes
-    the service read-only.
+    `failed` is set when the store is given up (somebody else writes to it, or too much waits for
+    it): nothing more is acknowledged and the process should end. A store that is lost for a while
+    makes the service read-only.
     """
 
     def __init__(self, settings: GcsSettings, storage: Storage) -> None:
@@ -56,17 +56,25 @@ class ControlService:
         self._settings = settings
         self._storage = storage
         self.tasks = TaskKeeper("gcs")
-        self._bridge = LoopBridge(asyncio.get_running_loop())
-        self._journal = Journal(storage, self._bridge, self._storage_failed)
+        loop = asyncio.get_running_loop()
+        stalls = StallMeter()
+        self._bridges = [LoopBridge(loop, stalls) for _ in range(4)]
+        self._bridge, for_broadcast, for_kv, for_demand = self._bridges
+        self._journal = Journal(storage, self._storage_failed)
         self.identity = boot.begin_epoch(storage, settings)
         self.hub = SessionHub()
         broadcast_table = BroadcastTable(views_to_all=settings.sync_scope == "all")
-        self.broadcast = NodeBroadcast(broadcast_table, self._bridge, self.hub)
+        self.broadcast = NodeBroadcast(broadcast_table, for_broadcast, self.hub)
         dice = random.Random(secrets.randbits(64))  # noqa: S311 - tie-breaking, no secret
-        core = ControlCore(self.identity, dice, round(settings.ping_interval * 1_000))
+        core = ControlCore(
+            self.identity,
+            dice,
+            round(settings.ping_interval * 1_000),
+            settings.history_rows or None,
+        )
         demand_table = DemandTable(self.identity.first_revision, self.identity.session_name)
-        demand_lane = Lane(self._journal, self._bridge)
-        self.demand = DemandHost(demand_table, demand_lane, self._bridge)
+        demand_lane = Lane(self._journal, for_demand)
+        self.demand = DemandHost(demand_table, demand_lane, for_demand)
         self._reachability = Reachability(self.tasks)
         self.host = CoreHost(
             core,
@@ -76,7 +84,7 @@ class ControlService:
             self._reachability,
             self.demand,
         )
-        self.kv = KvHost(KvTable(settings.kv_quota_bytes), Lane(self._journal, self._bridge))
+        self.kv = KvHost(KvTable(settings.kv_quota_bytes), Lane(self._journal, for_kv))
         self._executors = [
             self.host.executor,
             self.broadcast.executor,
@@ -110,7 +118,7 @@ class ControlService:
             self._executors,
             self._storage,
             self._journal,
-            self._bridge,
+            self._bridges,
             self.counters,
         )
         nodes = NodeService(host, hub, broadcast, version)
@@ -165,7 +173,8 @@ class ControlService:
         loop = asyncio.get_running_loop()
         for executor in self._executors:
             await loop.run_in_executor(None, executor.stop)
-        self._bridge.close()
+        for bridge in self._bridges:
+            bridge.close()
         self._storage.close()
 
     def counters(self) -> dict[str, int]:

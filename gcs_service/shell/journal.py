@@ -5,9 +5,9 @@ when an earlier batch of the lane is still being written, its outputs wait behin
 executor; otherwise they go straight to the loop, without an extra thread hop. So outputs of one
 lane never overtake each other.
 
-While the store cannot be written the service is read-only: who waits for a write is told so, answers
-that depend on no write pass, every other output is held in order with the rows it depends on, and
-the store is tried again and again.
+While the store cannot be written the service is read-only: who waits for a write is told so,
+answers that depend on no write pass, every other output is held in order with the rows it depends
+on, and the store is tried again and again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,11 @@ class Journal:
     """Group commit: everything queued while one transaction ran becomes the next one.
 
     Args:
-        failed: called, from the storage thread, when the service must end: nothing is said any more.
+        failed: from the storage thread, when the service must end: nothing is said any more.
     """
 
-    def __init__(
-        self, storage: Storage, bridge: LoopBridge, failed: Callable[[StorageError], None]
-    ) -> None:
+    def __init__(self, storage: Storage, failed: Callable[[StorageError], None]) -> None:
         self._storage = storage
-        self._bridge = bridge
         self._failed = failed
         self._writes: list[Write] = []
         self._waiting: list[tuple[Lane, bool, list[Output]]] = []
@@ -113,7 +110,7 @@ class Journal:
             self._release(lane, outputs)
 
     def _release(self, lane: Lane, outputs: list[Output]) -> None:
-        self._bridge.post_many(outputs)
+        lane.post(outputs)
         # After the post: a direct output of the lane that sees the count queues behind these.
         lane.completed += 1
 
@@ -138,7 +135,7 @@ class Journal:
             if has_writes:
                 answers = [self._lost(answer) for answer in answers]
             if not self.is_broken:
-                self._bridge.post_many(answers)
+                lane.post(answers)
             self._held.append((lane, others))
             self._held_outputs += len(others)
         too_many = (
@@ -184,13 +181,20 @@ class Journal:
 
 
 class Lane:
-    """The ordered way out of one executor. `deliver` belongs to that executor's thread."""
+    """The ordered way out of one executor. `deliver` belongs to that executor's thread.
+
+    Each lane has a bridge of its own: what one executor says does not queue behind another's.
+    """
 
     def __init__(self, journal: Journal, bridge: LoopBridge) -> None:
         self._journal = journal
         self._bridge = bridge
         self._submitted = 0
         self.completed = 0
+
+    def post(self, outputs: Sequence[Output]) -> None:
+        """Lets outputs go; the journal's side of the lane."""
+        self._bridge.post_many(outputs)
 
     def deliver(self, writes: Sequence[Write], outputs: list[Output]) -> None:
         """Writes, then outputs; in the order of the calls."""

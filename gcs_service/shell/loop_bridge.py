@@ -16,9 +16,7 @@ log = get_logger()
 Output = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-def resolve(
-    answer: asyncio.Future[Any], result: Any, error: Exception | None = None
-) -> None:
+def resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None = None) -> None:
     """The output that answers who wrote something; the journal knows it by its name."""
     if answer.done():
         return
@@ -42,7 +40,7 @@ class StallMeter:
     def __init__(self) -> None:
         self.last_ns = 0
         self.max_ns = 0
-        self._window = 0
+        self._window: int = 0
         self._worst = (0, 0)
 
     @property
@@ -60,7 +58,7 @@ class StallMeter:
         self._worst = (max(self._worst[0], self.last_ns), self._worst[1])
 
     def _turn(self, now_ns: int) -> None:
-        window = now_ns // (limits.LOOP_STALL_WINDOW_MS * 1_000_000)
+        window: int = now_ns // (limits.LOOP_STALL_WINDOW_MS * 1_000_000)
         if window != self._window:
             self._worst = (0, self._worst[0] if window == self._window + 1 else 0)
             self._window = window
@@ -69,13 +67,13 @@ class StallMeter:
 class LoopBridge:
     """Runs posted calls on the loop's thread, in the order they were posted."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, stalls: StallMeter | None = None) -> None:
         self._loop = loop
         self._outputs: deque[Output] = deque()
         self._is_scheduled = False
         self._is_closed = False
         self._woken_ns = 0
-        self.stalls = StallMeter()
+        self.stalls = stalls or StallMeter()
         self.handled = 0
 
     @property

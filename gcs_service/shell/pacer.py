@@ -1,8 +1,8 @@
 """Turns on the I/O loop: so many writes of all streams at once, the others when those are done.
 
-A fan-out wakes thousands of streams. Were all to write in one pass of the loop, every other answer
-would wait for a tenth of a second; and gRPC reports the ends of writes in bunches, so those that are
-under way at the same moment come back in one pass too.
+A fan-out wakes thousands of streams. Were all to write in one pass of the loop, every other
+answer would wait for a tenth of a second; and gRPC reports the ends of writes in bunches, so those
+that are under way at the same moment come back in one pass too.
 """
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ class Reachability:
             found = await dial(address)
             if found is Dial.SILENT:
                 await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1_000)
-        if found is not Dial.ANSWERED:
+        if found is Dial.ANSWERED:
+            host.post(host.core.homeless.answered, job_id)
+        else:
             host.post(host.core.driver_gone, job_id)
 
 

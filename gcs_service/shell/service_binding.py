@@ -53,8 +53,8 @@ WRITES = frozenset(
         "AutoscalerStateService/ReportClusterConfig",
     }
 )
-"""Refused while the store is lost. What only reports facts (ends of jobs, records of owners) is taken:
-it becomes durable later."""
+"""Refused while the store is lost. What only reports facts (ends of jobs, records of owners) is
+taken: it becomes durable later."""
 
 
 class RefusedError(Exception):

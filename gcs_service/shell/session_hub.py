@@ -75,9 +75,7 @@ class SessionHub:
             message = f"{limits.SESSIONS_MAX} streams are open, the limit"
             raise RefusedError(Refusal(TABLE_FULL, message))
         self._last_number += 1
-        session = Session(
-            self._last_number, Outbox(write, pace=self._pacer, **options)
-        )
+        session = Session(self._last_number, Outbox(write, pace=self._pacer, **options))
         self._sessions[session.number] = session
         return session
 

@@ -21,12 +21,20 @@ from raylet_agent.core.ledger import Ledger
 from raylet_agent.core.node_views import NodeView
 from raylet_agent.core.owners import OwnerTable
 from raylet_agent.core.runtime_env import env_of
-from raylet_agent.core.scheduler import Chosen, Infeasible, NoRoom, Scheduler, Unschedulable
+from raylet_agent.core.scheduler import (
+    Chosen,
+    Infeasible,
+    NoRoom,
+    Scheduler,
+    UnknownNode,
+    Unschedulable,
+)
 from raylet_agent.core.shape import shape_of
 from raylet_agent.core.snapshots import Snapshots
 from raylet_agent.core.timers import Timers
 
 RETRY = "retry_lease"
+AFFINITY_UNKNOWN = "affinity_unknown"
 
 
 class Admission:
@@ -93,6 +101,12 @@ class Admission:
             lease.excluded = {}
             self._try_waiting(lease, now_ms)
 
+    def affinity_waited(self, lease_id: bytes, now_ms: int) -> None:
+        """No word of the node a lease is bound to: it goes elsewhere if it may, else it fails."""
+        lease = self._leasing.leases.get(lease_id)
+        if lease is not None and lease.state == LeaseState.WAITING:
+            self._try_waiting(lease, now_ms)
+
     def wake_group(self, group_id: bytes, freed: dict[str, int] | None, now_ms: int) -> None:
         """Room appeared in a group's bundles here."""
         self._leasing.queue.wake(group_id, freed, lambda x: self._try_group(x, now_ms))
@@ -103,15 +117,26 @@ class Admission:
 
     def wake_elsewhere(self, view: NodeView, now_ms: int) -> None:
         """The view of another node changed: whatever may fit there is chosen for again."""
+
+        def may_help(lease: Lease) -> bool:
+            # Work that waits for word of this node is decided on by any word, even "too small".
+            awaited = lease.affinity_deadline_ms > 0 and lease.shape.affinity == view.node_id
+            return awaited or view.has_room(lease.shape)
+
         self._leasing.queue.wake(
-            b"", None, lambda x: view.has_room(x.shape) and self._try_waiting(x, now_ms)
+            b"", None, lambda x: may_help(x) and self._try_waiting(x, now_ms)
         )
         self._refresh_infeasible()
 
     def node_lost(self, now_ms: int) -> None:
-        """A node is gone: what only it could hold is said to be infeasible, or fails."""
+        """A node is gone: what only it could hold is said to be infeasible, or fails.
+
+        What was softly bound to it goes elsewhere.
+        """
         for shape, line in self._leasing.queue.lines():
-            if isinstance(self._scheduler.choose(shape, {}), (Infeasible, Unschedulable)):
+            freed = shape.affinity_soft and self._scheduler.views.is_dead(shape.affinity)
+            choice = self._scheduler.choose(shape, {}, unknown_is_gone=True)
+            if freed or isinstance(choice, (Infeasible, Unschedulable)):
                 for lease in list(line.values()):
                     self._try_waiting(lease, now_ms)
 
@@ -230,7 +255,8 @@ class Admission:
             return True
         if not self._facts.is_scheduler:
             return self._forward(lease, now_ms)
-        choice = self._scheduler.choose(lease.shape, lease.excluded)
+        waited = 0 < lease.affinity_deadline_ms <= now_ms
+        choice = self._scheduler.choose(lease.shape, lease.excluded, unknown_is_gone=waited)
         if isinstance(choice, Chosen):
             return self._send(lease, choice.view, now_ms)
         if isinstance(choice, NoRoom):
@@ -239,8 +265,16 @@ class Admission:
         if isinstance(choice, Infeasible):
             self._tell_infeasible(lease, choice.message)
             return False
+        if isinstance(choice, UnknownNode):
+            self._await_node(lease, now_ms)
+            return False
         self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, choice.message)
         return True
+
+    def _await_node(self, lease: Lease, now_ms: int) -> None:
+        if not lease.affinity_deadline_ms:
+            lease.affinity_deadline_ms = now_ms + limits.AFFINITY_UNKNOWN_WAIT_MS
+            self._timers.set(AFFINITY_UNKNOWN, lease.lease_id, lease.affinity_deadline_ms)
 
     def _send(self, lease: Lease, view: NodeView, now_ms: int) -> bool:
         if view.own is not None:
@@ -292,7 +326,10 @@ class Admission:
         """A node joined or grew: leases that now only lack room are no longer infeasible."""
         for shape, line in self._leasing.queue.lines():
             head = next(iter(line.values()))
-            if head.infeasible and isinstance(self._scheduler.choose(shape, {}), (NoRoom, Chosen)):
+            if not head.infeasible:
+                continue
+            choice = self._scheduler.choose(shape, {}, unknown_is_gone=True)
+            if isinstance(choice, (NoRoom, Chosen)):
                 for lease in line.values():
                     lease.infeasible = False
 

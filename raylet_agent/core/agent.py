@@ -14,7 +14,7 @@ from cluster_api.v1 import node_session_pb2 as n
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
-from raylet_agent.core.admission import RETRY, Admission
+from raylet_agent.core.admission import AFFINITY_UNKNOWN, RETRY, Admission
 from raylet_agent.core.detached import DetachedActors
 from raylet_agent.core.draining import DRAIN_END, DRAIN_OVER, Draining
 from raylet_agent.core.effects import Effect, ReportDemand, ReportSnapshot, SendToWorker
@@ -129,6 +129,7 @@ class AgentCore:
             DRAIN_END: lambda _about, now: self.draining.end_due(now),
             DRAIN_OVER: lambda _about, _now: self.draining.over_due(),
             RETRY: self.admission.retry,
+            AFFINITY_UNKNOWN: self.admission.affinity_waited,
         }
 
     # ---- for the shell

@@ -45,6 +45,8 @@ class Lease(msgspec.Struct):
     infeasible: bool = False
     excluded: dict[bytes, int] = {}
     """Nodes that rejected it -> version of their view at that moment."""
+    affinity_deadline_ms: int = 0
+    """Until when it waits for word of the unknown node it is bound to; 0: it never had to."""
 
     @property
     def is_actor(self) -> bool:

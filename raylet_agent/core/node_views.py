@@ -77,6 +77,7 @@ class NodeViews:
         self._views: dict[bytes, NodeView] = {}
         self._sorted: list[NodeView] | None = None
         self._lease_node: dict[bytes, bytes] = {}
+        self._dead: dict[bytes, None] = {}
         self.touched: dict[bytes, None] = {}
         """Nodes that may have more room than at the last pass over the waiting requests."""
         self.node_lost = False
@@ -88,6 +89,10 @@ class NodeViews:
     def get(self, node_id: bytes) -> NodeView | None:
         """One view."""
         return self._views.get(node_id)
+
+    def is_dead(self, node_id: bytes) -> bool:
+        """Whether the node's death was told here; node ids never come back."""
+        return node_id in self._dead
 
     def rows(self) -> list[NodeView]:
         """All views, by node id."""
@@ -134,9 +139,16 @@ class NodeViews:
         self.touched[item.node_id] = None
 
     def lost(self, node_id: bytes) -> None:
-        """The node is dead."""
+        """The node is dead, whether or not it was ever in view."""
         known = self._views.get(node_id)
-        if known is None or known.own is not None:
+        if known is not None and known.own is not None:
+            return
+        if node_id not in self._dead:
+            self._dead[node_id] = None
+            self.node_lost = True
+            if len(self._dead) > limits.DEAD_NODES_REMEMBERED_MAX:
+                del self._dead[next(iter(self._dead))]
+        if known is None:
             return
         del self._views[node_id]
         for lease_id in known.deductions:

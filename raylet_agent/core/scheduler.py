@@ -29,13 +29,17 @@ class Infeasible(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class UnknownNode(msgspec.Struct, frozen=True, gc=False):
+    """It is bound to a node that is neither in view nor known to be dead: it may just join."""
+
+
 class Unschedulable(msgspec.Struct, frozen=True, gc=False):
     """It can never run: its node is gone or too small."""
 
     message: str
 
 
-Choice = Chosen | NoRoom | Infeasible | Unschedulable
+Choice = Chosen | NoRoom | Infeasible | UnknownNode | Unschedulable
 
 
 class Scheduler:
@@ -48,7 +52,9 @@ class Scheduler:
         self._spread = policies.SpreadCursor()
         self._scatter = policies.SpreadCursor()
 
-    def choose(self, shape: Shape, excluded: dict[bytes, int]) -> Choice:
+    def choose(
+        self, shape: Shape, excluded: dict[bytes, int], *, unknown_is_gone: bool
+    ) -> Choice:
         """The node for one lease.
 
         Args:
@@ -56,8 +62,13 @@ class Scheduler:
             excluded: nodes that rejected it, with the version of the view it was chosen by; they
             count
                 again as soon as a newer view came.
+            unknown_is_gone: a node it is bound to and that nobody here heard of counts as gone;
+                else that is answered with `UnknownNode`.
         """
         if shape.affinity:
+            unknown = self.views.get(shape.affinity) is None
+            if unknown and not unknown_is_gone and not self.views.is_dead(shape.affinity):
+                return UnknownNode()
             choice = self._affine(shape, excluded)
             if choice is not None:
                 return choice

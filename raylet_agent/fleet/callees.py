@@ -95,9 +95,7 @@ class Callees(rpc.CoreWorkerServiceServicer):
             self._answer(frame.calls, returns, reply.results)
         return reply
 
-    def _answer(
-        self, calls: c.CallBatch, returns: dict[int, int], results: c.ResultBatch
-    ) -> None:
+    def _answer(self, calls: c.CallBatch, returns: dict[int, int], results: c.ResultBatch) -> None:
         count = len(calls.task_seq)
         self.calls += count
         results.task_seq.extend(calls.task_seq)

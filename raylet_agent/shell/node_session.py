@@ -268,6 +268,8 @@ class NodeSession:
         return item
 
     def _keep(self, item: n.AgentItem) -> None:
+        if item.detached_actor.kind == n.DETACHED_ACTOR_EVENT_KIND_REFUSED:
+            return  # what is not held at the registration is asked for again anyway
         if item.WhichOneof("item") in _RESENT:
             self._recent.append((time.monotonic(), item))
 

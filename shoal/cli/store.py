@@ -23,7 +23,7 @@ Examples:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Inspects, exports or imports the store of a GCS that does not run (folder or redis:// URL)."""
+    """Inspects, exports or imports the store of a GCS that does not run: folder or redis:// URL."""
     # A process of its own: the public face starts the services, it does not import them.
     program = [sys.executable, "-m", TOOL, *(arguments or ("--help",))]
     sys.exit(subprocess.run(program, check=False).returncode)  # noqa: S603 - our own tool

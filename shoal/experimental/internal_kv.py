@@ -24,9 +24,7 @@ def _internal_kv_initialized() -> bool:
     return process.is_initialized()
 
 
-def _internal_kv_get(
-    key: str | bytes, *, namespace: str | bytes | None = None
-) -> bytes | None:
+def _internal_kv_get(key: str | bytes, *, namespace: str | bytes | None = None) -> bytes | None:
     """The value, None if there is none."""
     return kv.get(key, namespace=_space(namespace))
 
@@ -70,9 +68,7 @@ def _internal_kv_del(
     return kv.delete(key, prefix=del_by_prefix, namespace=_space(namespace))
 
 
-def _internal_kv_list(
-    prefix: str | bytes, *, namespace: str | bytes | None = None
-) -> list[bytes]:
+def _internal_kv_list(prefix: str | bytes, *, namespace: str | bytes | None = None) -> list[bytes]:
     """Keys that begin with `prefix`."""
     return kv.keys(prefix, namespace=_space(namespace))
 

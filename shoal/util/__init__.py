@@ -1,8 +1,9 @@
-"""Ray's `ray.util`: placement groups, scheduling strategies, named actors."""
+"""Ray's `ray.util`: placement groups, scheduling strategies, named actors, pools and queues."""
 
 from typing import Any
 
 from driver_client import api
+from shoal.util.actor_pool import ActorPool
 from shoal.util.placement_group import (
     get_current_placement_group,
     get_placement_group,
@@ -18,6 +19,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:  # noqa: FBT00
 
 
 __all__ = [
+    "ActorPool",
     "get_current_placement_group",
     "get_placement_group",
     "list_named_actors",

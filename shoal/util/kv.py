@@ -56,6 +56,9 @@ def put(
     """Stores a value; with a condition only if it holds.
 
     Args:
+        key: what it is found by, 1 .. 4,096 bytes; text as UTF-8.
+        value: up to 64 MiB.
+        namespace: keys of different ones have nothing to do with each other.
         if_absent: only if the key has no value.
         if_revision: only if the stored value has this revision (0: there is none).
         ttl_s: the value is gone after so many seconds.
@@ -115,7 +118,9 @@ def get(key: str | bytes, *, namespace: str = "") -> bytes | None:
 
 def multi_get(keys: list[str | bytes], *, namespace: str = "") -> dict[bytes, bytes]:
     """The values that exist."""
-    request = gcs.KvMultiGetRequest(namespace=namespace, keys=[as_bytes(key, "key") for key in keys])
+    request = gcs.KvMultiGetRequest(
+        namespace=namespace, keys=[as_bytes(key, "key") for key in keys]
+    )
     answer = cluster_view.gcs_call(lambda link: link.kv.MultiGet, request)
     return {entry.key: entry.value for entry in answer.entries}
 

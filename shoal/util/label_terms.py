@@ -8,6 +8,16 @@ def In(*values: str) -> str:  # noqa: N802 - Ray's name
     return f"in({','.join(values)})"
 
 
+def Exists() -> str:  # noqa: N802 - Ray's name
+    """The label has a value, whichever."""
+    return "*"
+
+
+def DoesNotExist() -> str:  # noqa: N802 - Ray's name
+    """The node does not have the label."""
+    return "!*"
+
+
 def NotIn(*values: str) -> str:  # noqa: N802 - Ray's name
     """The label is none of the values, or absent."""
     return f"!in({','.join(values)})"

@@ -7,11 +7,13 @@ from driver_client.strategies import (
     NodeLabelSchedulingStrategy,
     PlacementGroupSchedulingStrategy,
 )
-from shoal.util.label_terms import In, NotIn
+from shoal.util.label_terms import DoesNotExist, Exists, In, NotIn
 
 __all__ = [
     "DEFAULT_SCHEDULING_STRATEGY",
     "SPREAD_SCHEDULING_STRATEGY",
+    "DoesNotExist",
+    "Exists",
     "In",
     "NodeAffinitySchedulingStrategy",
     "NodeLabelSchedulingStrategy",

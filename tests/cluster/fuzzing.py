@@ -19,6 +19,7 @@ from cluster_api.v1 import (
     gcs_pb2,
     node_session_pb2,
     placement_groups_pb2,
+    types_pb2,
 )
 
 GCS_SERVICES: list[ServiceDescriptor] = [
@@ -131,6 +132,47 @@ def frames_for(dice: random.Random, method: MethodDescriptor) -> list[bytes]:
         noise = dice.randbytes(dice.randint(0, 200))
         frames.append(dice.choice([whole, whole, cut, noise, cut + noise]))
     return frames
+
+
+def opened_frames(dice: random.Random, method: MethodDescriptor) -> list[bytes]:
+    """A stream that opens as a member of the cluster would, and then misleads."""
+    make = _OPENERS.get(path_of(method))
+    if make is None:
+        return frames_for(dice, method)
+    identity = dice.randbytes(16)
+    frames = [make(identity).SerializeToString()]
+    for _ in range(dice.randint(1, 12)):
+        frame = misleading(dice, GetMessageClass(method.input_type)())
+        if isinstance(frame, node_session_pb2.AgentFrame):
+            for item in frame.items:
+                item.node_id = identity
+        frames.append(frame.SerializeToString())
+    return frames
+
+
+def _register(identity: bytes) -> Message:
+    amounts = types_pb2.ResourceSet(amounts={"fuzz": 10_000})
+    register = node_session_pb2.RegisterNode(
+        address=f"127.0.0.1:{1 + identity[0]}", total=amounts, incarnation=1
+    )
+    item = node_session_pb2.AgentItem(node_id=identity, register=register)
+    return node_session_pb2.AgentFrame(items=[item])
+
+
+def _open_owner(identity: bytes) -> Message:
+    opening = agent_pb2.OpenOwner(owner_id=identity, job_id=b"\0\0\0\1", owner_address="x:1")
+    return agent_pb2.OwnerFrame(items=[agent_pb2.OwnerItem(open=opening)])
+
+
+def _greet(identity: bytes) -> Message:
+    return core_worker_pb2.PeerFrame(hello=core_worker_pb2.PeerHello(sender_id=identity))
+
+
+_OPENERS: dict[str, Callable[[bytes], Message]] = {
+    "/cluster_api.v1.NodeSessionService/Connect": _register,
+    "/cluster_api.v1.AgentService/LeaseSession": _open_owner,
+    "/cluster_api.v1.CoreWorkerService/Connect": _greet,
+}
 
 
 def raw_blobs(dice: random.Random) -> Iterator[bytes]:

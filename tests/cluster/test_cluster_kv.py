@@ -66,7 +66,7 @@ def test_a_full_namespace_is_an_error_for_that_namespace_only(cluster):
 
 
 def test_sizes_are_limited_and_the_errors_have_names(cluster):
-    with pytest.raises(KvTooLargeError, match="65 bytes|4097 bytes|key of"):
+    with pytest.raises(KvTooLargeError, match="key of 4097 bytes"):
         kv.put("k" * 4_097, b"")
     with pytest.raises(KvTooLargeError, match="is above"):
         kv.put("big", b"x" * ((64 << 20) + 1))
@@ -120,7 +120,7 @@ def test_a_cluster_on_redis_reads_while_the_store_is_away_and_writes_when_it_is_
         assert kv.exists("k")
         assert [node["Alive"] for node in shoal.nodes()] == [True]
         server.start()
-        until(lambda: _writes_again(), "writes are taken again")
+        until(_writes_again, "writes are taken again")
         on_redis.kill_gcs()
         on_redis.start_gcs()
         assert kv.get("again") == b"v"

@@ -204,6 +204,6 @@ def test_redis_that_lost_its_rows_is_not_written_to(redis_server):
 
 
 def test_redis_names_the_server_it_cannot_reach_without_the_password():
-    with pytest.raises(StorageError, match="redis://127.0.0.1:1/0") as caught:
+    with pytest.raises(StorageError, match=r"redis://127\.0\.0\.1:1/0") as caught:
         RedisStorage("redis://user:secret@127.0.0.1:1/0")
     assert "secret" not in str(caught.value)

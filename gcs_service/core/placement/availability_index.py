@@ -119,7 +119,7 @@ class AvailabilityIndex:
     def _candidates(self, selector: Selector) -> list[NodeRoom]:
         best: list[NodeRoom] | None = None
         for term in selector:
-            if term.negated:
+            if term.negated or term.is_existence:
                 continue
             found = [
                 node

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from cluster_api.v1 import gcs_pb2 as g
 from gcs_service import limits
-from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.moment import Moment
 from gcs_service.core.status_report import status_of
@@ -33,7 +32,7 @@ class StatusService:
         executors: Sequence[NamedExecutor],
         storage: Storage,
         journal: Journal,
-        bridge: LoopBridge,
+        bridges: Sequence[LoopBridge],
         counters: Callable[[], dict[str, int]],
     ) -> None:
         self._host = host
@@ -42,7 +41,7 @@ class StatusService:
         self._executors = executors
         self._storage = storage
         self._journal = journal
-        self._bridge = bridge
+        self._bridges = bridges
         self._counters = counters
 
     async def get_cluster_status(self, request: g.GetStatusRequest) -> g.GetStatusResponse:
@@ -57,7 +56,7 @@ class StatusService:
         response.storage = self._storage.name
         response.store_problem = self._journal.problem
         response.executors.extend(_meter(executor) for executor in self._executors)
-        response.executors.append(_loop_meter(self._bridge))
+        response.executors.append(_loop_meter(self._bridges))
         for name, value in self._counters().items():
             response.counters[name] = value
         kv_table = self._kv.table
@@ -83,20 +82,23 @@ class StatusService:
             )
         )
         if request.verbose:
-            with contextlib.suppress(StorageError):  # a lost store has no size; `store_problem` says
+            with contextlib.suppress(
+                StorageError
+            ):  # a lost store has no size; `store_problem` says
                 loop = asyncio.get_running_loop()
                 size = await loop.run_in_executor(None, self._storage.size_bytes)
                 response.tables.append(g.TableStatus(name="storage", bytes=size))
         return response
 
 
-def _loop_meter(bridge: LoopBridge) -> g.ExecutorStatus:
+def _loop_meter(bridges: Sequence[LoopBridge]) -> g.ExecutorStatus:
+    stalls = bridges[0].stalls  # one meter for all: it is the same loop
     return g.ExecutorStatus(
         name="io_loop",
-        queue_length=bridge.queue_length,
-        lag_ms=bridge.stalls.last_ns / 1e6,
-        handled=bridge.handled,
-        lag_max_ms=bridge.stalls.max_ns / 1e6,
+        queue_length=sum(bridge.queue_length for bridge in bridges),
+        lag_ms=stalls.last_ns / 1e6,
+        handled=sum(bridge.handled for bridge in bridges),
+        lag_max_ms=stalls.max_ns / 1e6,
         # Status is answered on the loop's own thread.
         cpu_ms=time.thread_time_ns() / 1e6,
     )

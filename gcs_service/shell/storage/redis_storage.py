@@ -1,7 +1,7 @@
 """Redis: one hash a table, one script a batch, fenced so that only the newest service writes.
 
-Durable means what the server makes of it: `appendonly yes` and `appendfsync always` answer after
-the disk has it. The package is an extra (`shoal[redis]`) and is imported when this back end is used.
+Durable means what the server makes of it: with `appendonly yes` and `appendfsync always` it
+answers when the disk has it. The package is an extra (`shoal[redis]`), imported when it is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = get_logger()
 SCHEMES = ("redis", "rediss", "unix")
 _PREFIX = "shoal:"
 _WRITER = f"{_PREFIX}writer"
-"""Who writes: a service that starts puts its own token here, and the one before it is fenced off."""
+"""Who writes: a service that starts puts its token here, and the one before it is fenced off."""
 
 _COMMIT = """
 local writer = redis.call('GET', KEYS[1])
@@ -62,7 +62,8 @@ class RedisStorage:
         self.place = without_password(url)
         self._token = secrets.token_hex(16).encode()
         try:
-            self._client: Any = redis.Redis.from_url(
+            client: Any = redis.Redis  # the types of its arguments are incomplete
+            self._client: Any = client.from_url(
                 url,
                 socket_timeout=limits.REDIS_TIMEOUT_S,
                 socket_connect_timeout=limits.REDIS_TIMEOUT_S,

@@ -12,6 +12,8 @@ from gcs_service.core.tables import Write
 from gcs_service.shell.storage.protocol import StorageError
 
 FILE_NAME = "gcs.sqlite3"
+_STATEMENT_ROWS = 1_000
+"""Rows of one statement; SQLite allows 32,766 parameters."""
 _WAL_PAGES = 4_000
 """Checkpoint after this many pages: the log file stays near 16 MB."""
 
@@ -56,14 +58,13 @@ class SqliteStorage:
             StorageError: it was rolled back.
         """
         try:
+            statements = _statements(_newest(writes))
+            if len(statements) == 1:  # is a transaction by itself
+                self._db.execute(*statements[0])
+                return
             self._db.execute("BEGIN")
-            for table, rows in _newest(writes).items():
-                kept = [(key, value) for key, value in rows.items() if value is not None]
-                gone = [(key,) for key, value in rows.items() if value is None]
-                if kept:
-                    self._db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?,?)", kept)  # noqa: S608 - checked
-                if gone:
-                    self._db.executemany(f"DELETE FROM {table} WHERE key=?", gone)  # noqa: S608 - checked
+            for statement in statements:
+                self._db.execute(*statement)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -95,6 +96,26 @@ def _newest(writes: Sequence[Write]) -> dict[str, dict[bytes, bytes | None]]:
         _check_table(write.table)
         newest.setdefault(write.table, {})[write.key] = write.value
     return newest
+
+
+def _statements(
+    newest: dict[str, dict[bytes, bytes | None]],
+) -> list[tuple[str, list[bytes]]]:
+    """Few and large ones: after each, this thread queues for the interpreter again."""
+    statements: list[tuple[str, list[bytes]]] = []
+    for table, rows in newest.items():
+        kept = [(key, value) for key, value in rows.items() if value is not None]
+        gone = [key for key, value in rows.items() if value is None]
+        for first in range(0, len(kept), _STATEMENT_ROWS):
+            part = kept[first : first + _STATEMENT_ROWS]
+            marks = ",".join(["(?,?)"] * len(part))
+            text = f"INSERT OR REPLACE INTO {table} VALUES {marks}"  # noqa: S608 - a checked name
+            statements.append((text, [field for row in part for field in row]))
+        for first in range(0, len(gone), _STATEMENT_ROWS):
+            keys = gone[first : first + _STATEMENT_ROWS]
+            marks = ",".join("?" * len(keys))
+            statements.append((f"DELETE FROM {table} WHERE key IN ({marks})", keys))  # noqa: S608 - same
+    return statements
 
 
 def _check_table(table: str) -> None:

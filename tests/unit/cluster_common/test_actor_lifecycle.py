@@ -64,6 +64,18 @@ def test_an_event_of_an_earlier_incarnation_is_void():
     assert actor.incarnation == 2
 
 
+def test_no_worker_can_have_ended_before_the_first_lease():
+    actor = ActorLifecycle(ID, RESTARTS_UNLIMITED)
+    assert actor.worker_ended(0, DIED, "of nobody", 5) == []
+    assert (actor.state, actor.incarnation, actor.restarts, actor.version) == (
+        t.ACTOR_STATE_DEPENDENCIES_UNREADY,
+        0,
+        0,
+        1,
+    )
+    assert actor.dependencies_ready() == [RequestLease(ID, 1), Publish(ID)]
+
+
 def test_preemption_does_not_use_up_restarts():
     actor = alive(max_restarts=1)
     for incarnation in (1, 2, 3):

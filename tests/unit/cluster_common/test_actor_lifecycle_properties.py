@@ -67,8 +67,6 @@ class World:
         if name == "raised":
             return actor.creation_failed(incarnation, "raised", b"e", 7)
         if name == "ended":
-            if incarnation < 1:
-                return []  # nothing can have ended before the first lease was asked for
             if incarnation == actor.incarnation:
                 self.asked.discard(incarnation)  # without a worker it is the lease that ended
                 if actor.placement is not None and not actor.is_dead:

@@ -39,3 +39,12 @@ def test_selectors_that_exclude_each_other_are_found():
     same = labels.parse_selector({"rack": "b"})
     assert labels.contradiction([one, other]) == "rack"
     assert labels.contradiction([one, same]) is None
+
+
+def test_a_star_asks_only_whether_the_label_exists():
+    there, absent = labels.parse_selector({"rack": "*"}), labels.parse_selector({"rack": "!*"})
+    assert labels.matches(there, {"rack": "a"})
+    assert not labels.matches(there, {"zone": "a"})
+    assert labels.matches(absent, {"zone": "a"})
+    assert not labels.matches(absent, {"rack": "a"})
+    assert labels.contradiction([there, labels.parse_selector({"rack": "b"})]) is None

@@ -142,7 +142,7 @@ class JournalRig:
         self.storage = GatedStorage()
         self.bridge = LoopBridge(asyncio.get_running_loop())
         self.failures = []
-        self.journal = Journal(self.storage, self.bridge, self.failures.append)
+        self.journal = Journal(self.storage, self.failures.append)
         self.journal.executor.start()
         self.lane = Lane(self.journal, self.bridge)
         self.other_lane = Lane(self.journal, self.bridge)
@@ -241,7 +241,7 @@ async def test_who_waits_for_a_lost_write_is_told_and_who_reads_is_answered(rig,
     rig.lane.deliver(
         [Write(KV, b"k", b"v")], [(resolve, (wrote, "done")), (resolve_read, (read, "seen"))]
     )
-    with pytest.raises(StoreLostError, match="read-only.*disk full"):
+    with pytest.raises(StoreLostError, match=r"read-only.*disk full"):
         await asyncio.wait_for(wrote, 10)
     assert await asyncio.wait_for(read, 10) == "seen"
     rig.lane.deliver([], [(resolve_read, (read_later, "seen too"))])

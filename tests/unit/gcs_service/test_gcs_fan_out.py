@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core.broadcast_table import BroadcastTable
 from gcs_service.core.effects import NodeSessionOpened
 from gcs_service.core.watchers import Watchers
+from gcs_service.shell.services.node_service import merged
+from gcs_service.shell.session_hub import SessionHub
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
@@ -119,3 +123,48 @@ def test_watches_may_precede_their_topic_and_end_with_their_session():
     watchers.close(1)
     assert watchers.of(b"g") == []
     assert len(watchers) == 0
+
+
+async def test_the_backlog_of_a_slow_watcher_is_bounded_and_its_revisions_never_fall():
+    gate, messages = asyncio.Event(), []
+
+    async def write(answers):
+        await gate.wait()
+        messages.extend(merged(answers))
+
+    hub = SessionHub()
+    session = hub.open(write, newest_last=True)
+    running = asyncio.ensure_future(session.run(session.until_closed))
+    table = BroadcastTable(views_to_all=False)
+    for fan_out in table.watch(session.number, 0):
+        hub.tell_many(fan_out.sessions, fan_out.item, fan_out.key)
+    await asyncio.sleep(0)
+    for revision in range(1, 1_001):
+        changed = node((A, B, C)[revision % 3], revision)
+        for fan_out in table.changed(changed, ""):
+            hub.tell_many(fan_out.sessions, fan_out.item, fan_out.key)
+    assert len(session.outbox) <= 4
+    gate.set()
+    await session.outbox.drained()
+    session.close_when_sent()
+    await running
+    assert messages[0].snapshot
+    revisions = [record.revision for message in messages[1:] for record in message.nodes]
+    assert revisions == [998, 999, 1_000]
+    assert messages[-1].revision == 1_000
+
+
+def test_a_watcher_that_was_away_too_long_gets_a_snapshot(monkeypatch):
+    monkeypatch.setattr(limits, "NODE_REVISIONS_KEPT", 10)
+    table = BroadcastTable(views_to_all=False)
+    for revision in range(1, 31):
+        table.changed(node((A, B)[revision % 2], revision), "")
+    (fresh,) = table.watch(1, 25)
+    assert (fresh.item.snapshot, [n.revision for n in fresh.item.nodes]) == (
+        False,
+        list(range(26, 31)),
+    )
+    (late,) = table.watch(2, 15)
+    assert (late.item.snapshot, [n.revision for n in late.item.nodes]) == (True, [29, 30])
+    (future,) = table.watch(3, 99)
+    assert future.item.snapshot

@@ -341,3 +341,27 @@ def test_two_connected_nodes_may_state_the_same_address(rig):
     rig.join(A, 1, address="127.0.0.1:1")
     rig.join(B, 2, address="127.0.0.1:1")
     assert rig.core.membership.nodes.alive_count == 2
+
+
+def test_owners_that_ended_are_dead_in_the_next_life_too_and_forgotten_in_time(rig):
+    rig.do(rig.core.add_job, g.JobRecord(driver_id=DRIVER))
+    rig.join(A, 1)
+    rig.say(A, 1, owner_ended=ns.OwnerEnded(owner_id=DRIVER, is_driver=True))
+    second = rig.restarted()
+    assert second.core.owners.is_dead(DRIVER)
+    refused = second.do(second.core.add_job, g.JobRecord(driver_id=DRIVER))
+    assert isinstance(refused, fx.Refusal)
+    # An agent that was away and still holds leases of it is told.
+    second.join(A, 1, owner_ids=[DRIVER])
+    assert [list(died.owner_ids) for died in second.items(1, "owners_died")] == [[DRIVER]]
+    second.now_ms += limits.OWNER_TOMBSTONE_MS + 1
+    third = second.restarted()
+    assert not third.core.owners.is_dead(DRIVER)
+    assert third.rows[tables.OWNER] == {}
+
+
+def test_the_number_of_running_jobs_is_bounded(rig, monkeypatch):
+    monkeypatch.setattr(limits, "JOBS_RUNNING_MAX", 1)
+    rig.do(rig.core.add_job, g.JobRecord(driver_id=DRIVER))
+    refused = rig.do(rig.core.add_job, g.JobRecord(driver_id=b"e" * 16))
+    assert refused.code == fx.TABLE_FULL

@@ -110,7 +110,8 @@ def test_hard_affinity_waits_for_its_node_and_fails_when_it_is_gone(head):
     assert head.heard() == []
     head.gcs(view=view(A, version=2))
     assert head.heard() == [("redirect", asked)]
-    head.ask(2, affinity_node_id=C)
+    head.gcs(view=view(A, alive=False))
+    head.ask(2, affinity_node_id=A)
     assert head.items("failed")[0].reason == a.LEASE_FAILURE_UNSCHEDULABLE
 
 
@@ -122,6 +123,8 @@ def test_a_waiting_hard_affinity_fails_when_its_node_dies(head):
 
 
 def test_soft_affinity_falls_back_when_its_node_is_gone(head):
+    head.gcs(view=view(C))
+    head.gcs(view=view(C, alive=False))
     asked = head.ask(1, affinity_node_id=C, affinity_soft=True)
     assert head.heard() == [("grant", asked)]
 

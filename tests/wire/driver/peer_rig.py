@@ -17,6 +17,7 @@ from driver_client.object_ref import ObjectRef, open_entry
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
 from driver_client.shell.blocking import Blocking
+from driver_client.shell.cancelling import Children
 from driver_client.shell.executor import Executor
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.io_thread import IoThread
@@ -46,9 +47,13 @@ class Hooks:
         self.hellos = []
         self.watching = []
         self.killed = []
+        self.cancelled = []
 
     def greeted(self, hello):
         self.hellos.append(hello)
+
+    def cancel_owned(self, frame):
+        self.cancelled += frame.cancel_task_ids
 
     def watch_actor(self, actor_id, stream):
         self.watching.append((actor_id, stream))
@@ -65,6 +70,16 @@ class Hooks:
 
     def state_counts(self):
         return {"objects": 3, "borrowed": 2}
+
+
+class NoChildCalls:
+    """The calls of these tests submit nothing."""
+
+    def __init__(self):
+        self.children = Children()
+
+    def cancel_children(self, parent, *, force):
+        raise AssertionError(f"{parent} has no children (force={force})")
 
 
 class Caller:
@@ -133,6 +148,8 @@ class Side:
                 functions,
                 exit_process=self.left.append,
                 actor_named=lambda _message: None,
+                children=NoChildCalls(),
+                kill_process=lambda: self.left.append("killed"),
             )
             self.executor.node_id = "ab" * 16
             self._thread = threading.Thread(target=self.executor.run, name="worker main")

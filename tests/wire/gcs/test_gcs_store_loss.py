@@ -85,7 +85,7 @@ async def test_a_group_that_was_asked_for_meanwhile_is_made_when_the_store_is_ba
     session = gcs.group_session()
     await session.ask(create=spec(1))
     watch = asyncio.ensure_future(session.state(spec(1).placement_group_id, CREATED))
-    await until(lambda: gcs.service.host.core.placement.records(), "the group is known")
+    await until(gcs.service.host.core.placement.records, "the group is known")
     assert not watch.done()
     await regain(gcs, redis_server)
     await watch

@@ -1,0 +1,48 @@
+"""Drivers whose home agent died: until they end, the GCS looks after them itself.
+
+A driver that lives on finds another home, which the GCS does not learn. When that one dies too, or
+the driver ends before it found one, no agent reports the driver's death: so it is looked at again.
+"""
+
+from __future__ import annotations
+
+from gcs_service import limits
+from gcs_service.core.effects import Effect, ProbeDriver
+from gcs_service.core.job_table import JobTable
+from gcs_service.core.moment import Moment
+
+
+class HomelessDrivers:
+    """Jobs to look at again, by id, in the order of their time. Effects go to `out`."""
+
+    def __init__(self, jobs: JobTable, out: list[Effect]) -> None:
+        self._jobs = jobs
+        self._out = out
+        self._due_ms: dict[bytes, int] = {}
+
+    def home_lost(self, node_id: bytes) -> None:
+        """A node is dead: its drivers are dialled."""
+        for job in self._jobs.running_at(node_id):
+            self._probe(job.job_id)
+
+    def answered(self, job_id: bytes, at: Moment) -> None:
+        """The driver's port answers: it lives, and is looked at again later."""
+        self._due_ms.pop(job_id, None)
+        self._due_ms[job_id] = at.mono_ms + limits.DRIVER_PROBE_INTERVAL_MS
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        return next(iter(self._due_ms.values()), None)
+
+    def tick(self, at: Moment) -> None:
+        """Dials whose time has come."""
+        for job_id, due_ms in list(self._due_ms.items()):
+            if due_ms > at.mono_ms:
+                return
+            del self._due_ms[job_id]
+            self._probe(job_id)
+
+    def _probe(self, job_id: bytes) -> None:
+        job = self._jobs.get(job_id)
+        if job is not None and not job.is_dead and job.driver_address:
+            self._out.append(ProbeDriver(job_id, job.driver_address))
