@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ BYTES_PER_MIB = 1 << 20
 
 
 @contextmanager
-def gcs_only(*, sync_scope: str | None = None) -> Iterator[GcsProcess]:
+def gcs_only(*, sync_scope: str | None = None) -> Generator[GcsProcess]:
     """A GCS with the storage users get, and its folder; both gone afterwards."""
     session = SessionFolder()
     storage = Path(session.path, "gcs")
@@ -36,7 +36,7 @@ def gcs_only(*, sync_scope: str | None = None) -> Iterator[GcsProcess]:
 
 
 @contextmanager
-def head_node(address: str) -> Iterator[None]:
+def head_node(address: str) -> Generator[None]:
     """A real agent without CPUs, where the driver is at home; it schedules."""
     session = SessionFolder()
     options = AgentOptions(num_cpus=0, memory=0, head=True, scheduler=True)

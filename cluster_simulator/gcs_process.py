@@ -70,7 +70,7 @@ class GcsProcess(Process):
             fx.ProbeNode: lambda e: (self._probe_node, (e.node_id, e.address)),
             fx.DrainSettled: lambda e: (self._drain_settled, (e,)),
             fx.ConfirmSilence: lambda e: (self._confirm_silence, (e.node_id,)),
-            fx.ProbeDriver: lambda e: (self._probe_driver, (e.job_id, e.address)),
+            fx.ProbeDriver: lambda e: (self._probe_driver, (e,)),
         }
 
     def start(self) -> None:
@@ -288,15 +288,15 @@ class GcsProcess(Process):
         self.core.silence_confirmed(node_id, evidence, self.moment())
         self._settle([])
 
-    def _probe_driver(self, job_id: bytes, address: str) -> None:
+    def _probe_driver(self, effect: fx.ProbeDriver) -> None:
         def found(word: str) -> None:
-            if word == "answered":
-                self.core.homeless.answered(job_id, self.moment())
+            if word == "refused" or (effect.silence_counts and word == "silent"):
+                self.core.driver_gone(effect.job_id, self.moment())
             else:
-                self.core.driver_gone(job_id, self.moment())
+                self.core.drivers.look_later(effect.job_id, self.moment())
             self._settle([])
 
-        self.network.probe(self, address, found)
+        self.network.probe(self, effect.address, found)
 
 
 def described(item: ns.AgentItem | ns.GcsItem) -> str:

@@ -120,7 +120,8 @@ class Nemesis:
         processes = [*world.agents.values(), *world.owners.values()]
         if processes:
             process = self._dice.choice(processes)
-            self._note(f"{process.name} is cut off", process.identity)
+            what = "owner" if process.identity in world.owners else "agent"
+            self._note(f"{what} is cut off", process.identity)
             world.network.cut(process)
             for_us = self._dice.choice([300_000, 3_000_000, 12_000_000])
             world.heap.after(for_us, world.network.heal, process)

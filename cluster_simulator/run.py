@@ -91,20 +91,24 @@ class Run:
         for machine in world.machines:
             world.start_agent(machine)
         while any(not agent.joined for agent in world.agents.values()):
-            self._until(world.heap.now_us + _JOIN_US // 10)
+            self.until(world.heap.now_us + _JOIN_US // 10)
 
     def busy(self) -> None:
         """Work and faults."""
+        self.begin()
+        self.until(self.world.heap.now_us + self.scenario.busy_ms * 1_000)
+
+    def begin(self) -> None:
+        """Puts the work in and lets things go wrong."""
         self.scenario.begin(self.world)
         self.nemesis.start()
         if self.options.forgetful:
             ForgetfulPlacer(self.world).start()
-        self._until(self.world.heap.now_us + self.scenario.busy_ms * 1_000)
 
     def calm(self) -> None:
         """No faults any more: everything converges."""
         self.nemesis.stop()
-        self._until(self.world.heap.now_us + self.scenario.calm_ms * 1_000)
+        self.until(self.world.heap.now_us + self.scenario.calm_ms * 1_000)
         for checker in self.checkers:
             checker.during()
             checker.at_rest()
@@ -113,17 +117,19 @@ class Run:
         """Every owner ends: nothing may stay behind."""
         for owner in list(self.world.owners.values()):
             owner.leave()
-        self._until(self.world.heap.now_us + self.scenario.calm_ms * 1_000)
+        self.until(self.world.heap.now_us + self.scenario.calm_ms * 1_000)
         for checker in self.checkers:
             checker.during()
             checker.at_rest()
             checker.after_all_left()
 
-    def _until(self, end_us: int) -> None:
+    def until(self, end_us: int) -> None:
+        """Lets time pass."""
         every = self.options.check_every
-        self.world.heap.run_until(end_us, self._look if every else None, every or 1)
+        self.world.heap.run_until(end_us, self.look if every else None, every or 1)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Asks every checker what must hold at any moment."""
         for checker in self.checkers:
             checker.during()
 

@@ -77,7 +77,7 @@ class RemoteFunction(Generic[P, R]):
         return option
 
     def _max_calls(self) -> int:
-        """Without the option a worker with GPUs ends after its call: libraries keep their memory."""
+        """By default a worker with GPUs ends after its call: libraries keep their memory."""
         option = self._options.get("max_calls")
         if option is None:
             return 1 if self._options.get("num_gpus") else 0

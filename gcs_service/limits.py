@@ -17,8 +17,8 @@ PROBE_TIMEOUT_MS = 1_000
 """One dial of an agent's port after its stream broke."""
 PROBE_INTERVAL_MS = 250
 """Between two dials of the same silent address."""
-DRIVER_PROBE_INTERVAL_MS = 5_000
-"""Between two looks at a driver whose home agent died: no agent may be watching it."""
+DRIVER_PROBE_INTERVAL_MS = 30_000
+"""Between two looks at a driver, beside its home agent's: that may never have known it."""
 PING_INTERVAL_MS = 30_000
 """Silence on a node's stream after which it is pinged."""
 PING_LAST_INTERVAL_MS = 5_000
@@ -76,6 +76,8 @@ STREAM_WRITES_PER_PASS = 2
 """Frames of all streams in one pass of the I/O loop: about 60 us each."""
 STREAM_WRITES_UNDER_WAY = 4
 """gRPC reports the ends of writes in bunches; this is the largest bunch."""
+STREAM_WRITES_FEW = 20
+"""So many go in one pass when no more are waiting: a group's orders do not queue for turns."""
 WRITE_SLOW_MS = 20
 """A write that takes longer waits for its peer, not for us: others need not wait for it."""
 LOOP_STALL_WINDOW_MS = 5_000

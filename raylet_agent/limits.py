@@ -66,7 +66,7 @@ AFFINITY_UNKNOWN_WAIT_MS = 2_000
 A view comes within milliseconds of the join; under load within some hundred."""
 
 DEAD_NODES_REMEMBERED_MAX = 10_000
-"""Work bound to one of these is not kept waiting for a view; beyond, the longest dead is forgotten."""
+"""Work bound to one of these is not kept waiting for a view; the longest dead goes first."""
 
 HYBRID_UTILISATION_FREE = 0.5
 """Utilisation below this counts as none: fill nodes half before spreading."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_DAY = datetime.timedelta(days=1)
+_DAY = dt.timedelta(days=1)
 
 
 class Authority:
@@ -45,7 +45,7 @@ class Authority:
         return variables
 
     def _sign(self, subject, public_key, *, is_authority):
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         names = [
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
             x509.DNSName("localhost"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autoscaler import limits
 from autoscaler.core.bins import Bin, Stock, passes
@@ -12,7 +12,7 @@ from cluster_common import resources
 Domain = Mapping[str, str]
 
 
-def place_gang(stock: Stock, gang: Gang, types_labels: list[Mapping[str, str]]) -> bool:
+def place_gang(stock: Stock, gang: Gang, types_labels: Sequence[Mapping[str, str]]) -> bool:
     """Packs every bundle of the gang, or leaves the stock as it was.
 
     Args:
@@ -38,7 +38,7 @@ def place_gang(stock: Stock, gang: Gang, types_labels: list[Mapping[str, str]]) 
 
 
 def _domains(
-    stock: Stock, gang: Gang, types_labels: list[Mapping[str, str]]
+    stock: Stock, gang: Gang, types_labels: Sequence[Mapping[str, str]]
 ) -> list[dict[str, str]]:
     """Values of the packed labels that nodes have or could have, in a fixed order."""
     found: dict[tuple[str, ...], None] = {}

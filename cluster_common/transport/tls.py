@@ -1,6 +1,6 @@
 """Mutual TLS between all processes of a cluster, when their environment names certificates.
 
-    SHOAL_TLS_CERT   this process's certificate chain (PEM file), valid for the address it listens on
+    SHOAL_TLS_CERT   this process's certificate chain (PEM file), made for its address
     SHOAL_TLS_KEY    its private key (PEM file)
     SHOAL_TLS_CA     the authority that signed every certificate of the cluster (PEM file)
     SHOAL_TLS_NAME   optional: the name in all certificates, where they are not made for addresses

@@ -8,10 +8,11 @@ from cluster_simulator.scenarios import (
     drain_waves,
     late_sync,
     mixed,
+    night,
     owner_death,
     racks,
     storm,
 )
 
-_FILES = (racks, churn, owner_death, drain_waves, late_sync, mixed, storm)
+_FILES = (racks, churn, owner_death, drain_waves, late_sync, mixed, storm, night)
 BY_NAME: dict[str, Scenario] = {file.SCENARIO.name: file.SCENARIO for file in _FILES}

@@ -69,7 +69,9 @@ def _lane(message: pb.CreateActor, executor: Executor, limit: int, name: str) ->
 class Lanes:
     """Concurrency groups: each has threads or an event loop of its own; the rest shares one."""
 
-    def __init__(self, executor: Executor, default: Concurrent, groups: dict[str, Concurrent]) -> None:
+    def __init__(
+        self, executor: Executor, default: Concurrent, groups: dict[str, Concurrent]
+    ) -> None:
         self._executor = executor
         self._groups = groups
         self._all: list[Concurrent] = [default, *groups.values()]

@@ -8,7 +8,6 @@ never do.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_common import ids
 from driver_client import exceptions, limits, object_ref
-from driver_client.core.call import CallExtra, CallRecord, CallTemplate
+from driver_client.core.call import CallTemplate
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.object_ref import ObjectRef
 from driver_client.object_ref_generator import ObjectRefGenerator
@@ -40,9 +39,8 @@ from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.process_facts import ProcessFacts
 from driver_client.shell.record_reporter import RecordReporter
+from driver_client.shell.submissions import Submissions
 from driver_client.shell.task_submitter import TaskSubmitter
-
-Submission = tuple[SchedulingKey | ActorClient, CallRecord]
 
 
 class Runtime:
@@ -67,7 +65,7 @@ class Runtime:
         self.node_listeners: list[Callable[[ns.NodeChange], None]] = []
         self.home_lost: Callable[[str], None] = lambda _message: None
         self.closed = False
-        self._submissions: deque[Submission] = deque()
+        self._submissions = Submissions(self.services, self.dependencies, self.tasks)
         self._gcs = gcs
         self.server: Any = None
         self._groups: GroupSession | None = None
@@ -192,63 +190,9 @@ class Runtime:
     # ---- the I/O thread's pass
 
     def _pass(self) -> None:
-        if self._submissions:
-            self._take_submissions()
+        self._submissions.take()
         if object_ref.changes:
             self.ownership.sweep()
-
-    def _take_submissions(self) -> None:
-        submissions = self._submissions
-        tasks: dict[SchedulingKey, list[CallRecord]] = {}
-        touched: list[ActorClient] = []
-        while submissions:
-            target, record = submissions.popleft()
-            if type(target) is ActorClient:
-                target.outstanding += 1
-                if not target.dirty:
-                    target.dirty = True
-                    touched.append(target)
-                if record[4] is not None and target.out_of_order:
-                    self._take_unordered(target, record, record[4])
-                    continue
-                target.queue.append(record)
-                if record[4] is not None:
-                    self.dependencies.wait(record[4], target.flush)
-            else:
-                self._take_task(target, record, tasks)  # pyright: ignore[reportArgumentType]
-        for key, records in tasks.items():
-            self.tasks().submit(key, records)
-        for client in touched:
-            client.flush()
-
-    def _take_unordered(self, client: ActorClient, record: CallRecord, extra: CallExtra) -> None:
-        sequence = record[0]
-        client.waiting[sequence] = record
-        if self.dependencies.wait(extra, lambda: client.arguments_ready(sequence)):
-            client.queue.append(client.waiting.pop(sequence))
-
-    def _take_task(
-        self,
-        key: SchedulingKey,
-        record: CallRecord,
-        tasks: dict[SchedulingKey, list[CallRecord]],
-    ) -> None:
-        extra = record[4]
-        if extra is None or not extra.arguments:
-            tasks.setdefault(key, []).append(record)
-            return
-
-        def ready() -> None:
-            if record[3].state != entries.PENDING:
-                return  # cancelled while it waited
-            failed = self.dependencies.failure(extra)
-            if failed is not None:
-                self.services.complete_all(record, failed, entries.ERROR)
-            else:
-                self.tasks().submit(key, [record])
-
-        if self.dependencies.wait(extra, ready):
-            ready()
 
     def _actor_out_of_scope(self, entry: Entry) -> None:
         if self._host is not None and not self.closed:
@@ -358,7 +302,7 @@ class Runtime:
         self.io.post(self._cancel, entry, force, recursive)
 
     def _cancel(self, entry: Entry, force: bool, recursive: bool) -> None:  # noqa: FBT001 - posted
-        self._take_submissions()
+        self._submissions.take()
         if type(entry.key) is bytes:
             owner = self.ownership.owner(entry.owner_address, entry.owner_id).control()
             owner.cancel_task_ids.append(ids.task_of(entry.object_id))

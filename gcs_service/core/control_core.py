@@ -23,9 +23,9 @@ from gcs_service.core.cluster_identity import ClusterIdentity
 from gcs_service.core.demand_facts import DemandUpdate
 from gcs_service.core.demand_feed import DemandFeed
 from gcs_service.core.detached_actors import DetachedActors
+from gcs_service.core.driver_watch import DriverWatch
 from gcs_service.core.effects import Effect, Refusal, Tell
 from gcs_service.core.group_desk import NO_SESSION, GroupDesk
-from gcs_service.core.homeless_drivers import HomelessDrivers
 from gcs_service.core.job_table import JobTable
 from gcs_service.core.known_values import is_known_event, node_cause
 from gcs_service.core.membership import Membership
@@ -54,7 +54,7 @@ class ControlCore:
         self._out: list[Effect] = []
         self.membership = Membership(identity, self._out, ping_interval_ms)
         self.jobs = JobTable(history_rows)
-        self.homeless = HomelessDrivers(self.jobs, self._out)
+        self.drivers = DriverWatch(self.jobs, self._out)
         self.owners = OwnerTombstones(self._out)
         self.placement = PlacementCore(dice, identity.epoch)
         self.groups = GroupDesk(self.placement, self.owners, self._out, self.membership.send)
@@ -125,6 +125,8 @@ class ControlCore:
         for node_id in self.placement.expected_nodes():
             if self.membership.nodes.get_alive(node_id) is None:
                 self._carry(self.placement.node_lost(node_id, at.mono_ms))
+        for job in self.jobs.running():
+            self.drivers.look_later(job.job_id, at)
         self._follow_up_deaths(records, at)
         for entry in self.membership.nodes.alive():
             self.demand.node_changed(entry.record.node_id)
@@ -193,7 +195,7 @@ class ControlCore:
             self.membership.liveness.next_deadline_ms(),
             self.placement.next_deadline_ms(),
             self.detached.next_deadline_ms(),
-            self.homeless.next_deadline_ms(),
+            self.drivers.next_deadline_ms(),
         )
         return min((d for d in deadlines if d is not None), default=None)
 
@@ -202,7 +204,7 @@ class ControlCore:
         self.membership.due(at)
         self._carry(self.placement.tick(at.mono_ms))
         self.detached.tick(at)
-        self.homeless.tick(at)
+        self.drivers.tick(at)
         self._settle(at)
 
     # ---- groups
@@ -241,6 +243,7 @@ class ControlCore:
         last = self.jobs.last_number.to_bytes(4, "big")
         self._out.append(Write(tables.CLUSTER, tables.LAST_JOB, last))
         self._out.append(Write(tables.JOB, record.job_id, record.SerializeToString()))
+        self.drivers.look_later(record.job_id, at)
         return record
 
     def finish_job(self, job_id: bytes, at: Moment) -> Refusal | None:
@@ -407,7 +410,7 @@ class ControlCore:
         why = self._how_node_died(node_id)
         self.detached.node_lost(node_id, cause, why, at)
         self._end_owners(workers, why, at)
-        self.homeless.home_lost(node_id)
+        self.drivers.home_lost(node_id)
 
     def _how_node_died(self, node_id: bytes) -> str:
         """Node, cause and evidence in one sentence, for the errors of what was lost with it."""

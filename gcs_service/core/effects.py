@@ -79,10 +79,11 @@ class DrainSettled(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProbeDriver(msgspec.Struct, frozen=True, gc=False):
-    """The node a driver lived on died: dial the driver itself."""
+    """Dial the driver itself. `silence_counts`: its home died, so only an answer saves it."""
 
     job_id: bytes
     address: str
+    silence_counts: bool = True
 
 
 Effect = (

@@ -61,7 +61,7 @@ class CoreHost:
             fx.ProbeNode: lambda e: (reachability.probe_node, (self, e.node_id, e.address)),
             fx.DrainSettled: lambda e: (self._drain_settled, (e,)),
             fx.ConfirmSilence: lambda e: (self._confirm_silence, (e, clock.now())),
-            fx.ProbeDriver: lambda e: (reachability.probe_driver, (self, e.job_id, e.address)),
+            fx.ProbeDriver: lambda e: (reachability.probe_driver, (self, e)),
         }
         self.executor = NamedExecutor(
             "core",

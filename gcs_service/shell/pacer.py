@@ -23,7 +23,7 @@ class Pacer:
     def __init__(self) -> None:
         self._under_way: dict[object, float] = {}
         self._waiting: deque[tuple[object, asyncio.Future[None]]] = deque()
-        self._left = limits.STREAM_WRITES_PER_PASS
+        self._taken = 0
         self._is_scheduled = False
         self._later: asyncio.TimerHandle | None = None
 
@@ -47,10 +47,14 @@ class Pacer:
             self._schedule()
 
     def _has_place(self) -> bool:
-        return self._left > 0 and len(self._under_way) < limits.STREAM_WRITES_UNDER_WAY
+        few = limits.STREAM_WRITES_FEW
+        per_pass, under_way = limits.STREAM_WRITES_PER_PASS, limits.STREAM_WRITES_UNDER_WAY
+        if len(self._waiting) <= few:  # the nodes of one group, say: done in a pass or two
+            per_pass = under_way = few
+        return self._taken < per_pass and len(self._under_way) < under_way
 
     def _take(self, stream: object) -> None:
-        self._left -= 1
+        self._taken += 1
         self._under_way[stream] = asyncio.get_running_loop().time()
         self._schedule()
 
@@ -61,7 +65,7 @@ class Pacer:
 
     def _next_pass(self) -> None:
         self._is_scheduled = False
-        self._left = limits.STREAM_WRITES_PER_PASS
+        self._taken = 0
         while self._waiting and self._has_place():
             stream, turn = self._waiting.popleft()
             if not turn.done():  # its stream may have ended meanwhile

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cluster_common.transport import faults
 from cluster_common.transport.task_keeper import TaskKeeper
 from gcs_service import limits
+from gcs_service.core.effects import ProbeDriver
 
 if TYPE_CHECKING:
     from gcs_service.shell.core_host import CoreHost
@@ -44,11 +45,11 @@ class Reachability:
         work = self._probe_node(host, node_id, address)
         self._probes[node_id] = self._tasks.start(work, f"probe {node_id.hex()}")
 
-    def probe_driver(self, host: CoreHost, job_id: bytes, address: str) -> None:
-        """Ends the job unless its driver's port answers within the window."""
+    def probe_driver(self, host: CoreHost, effect: ProbeDriver) -> None:
+        """Ends the job when its driver's port refuses, or is silent where that counts."""
         if not self._closed:
-            work = self._probe_driver(host, job_id, address)
-            self._tasks.start(work, f"probe job {job_id.hex()}")
+            work = self._probe_driver(host, effect)
+            self._tasks.start(work, f"probe job {effect.job_id.hex()}")
 
     def close(self) -> None:
         """The service ends: nobody is probed, and nobody is blamed for our end."""
@@ -83,18 +84,17 @@ class Reachability:
                 del self._probes[node_id]
                 self._answered.pop(node_id, None)
 
-    async def _probe_driver(self, host: CoreHost, job_id: bytes, address: str) -> None:
+    async def _probe_driver(self, host: CoreHost, effect: ProbeDriver) -> None:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + limits.RECONNECT_WINDOW_MS / 1_000
-        found = Dial.SILENT
-        while found is Dial.SILENT and loop.time() < give_up:
-            found = await dial(address)
-            if found is Dial.SILENT:
-                await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1_000)
-        if found is Dial.ANSWERED:
-            host.post(host.core.homeless.answered, job_id)
+        found = await dial(effect.address)
+        while effect.silence_counts and found is Dial.SILENT and loop.time() < give_up:
+            await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1_000)
+            found = await dial(effect.address)
+        if found is Dial.REFUSED or (effect.silence_counts and found is Dial.SILENT):
+            host.post(host.core.driver_gone, effect.job_id)
         else:
-            host.post(host.core.driver_gone, job_id)
+            host.post(host.core.drivers.look_later, effect.job_id)
 
 
 async def dial(address: str) -> Dial:

@@ -123,9 +123,7 @@ class Admission:
             awaited = lease.affinity_deadline_ms > 0 and lease.shape.affinity == view.node_id
             return awaited or view.has_room(lease.shape)
 
-        self._leasing.queue.wake(
-            b"", None, lambda x: may_help(x) and self._try_waiting(x, now_ms)
-        )
+        self._leasing.queue.wake(b"", None, lambda x: may_help(x) and self._try_waiting(x, now_ms))
         self._refresh_infeasible()
 
     def node_lost(self, now_ms: int) -> None:
@@ -262,11 +260,11 @@ class Admission:
         if isinstance(choice, NoRoom):
             lease.infeasible = False
             return False
-        if isinstance(choice, Infeasible):
-            self._tell_infeasible(lease, choice.message)
-            return False
-        if isinstance(choice, UnknownNode):
-            self._await_node(lease, now_ms)
+        if isinstance(choice, (Infeasible, UnknownNode)):
+            if isinstance(choice, Infeasible):
+                self._tell_infeasible(lease, choice.message)
+            else:
+                self._await_node(lease, now_ms)
             return False
         self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, choice.message)
         return True

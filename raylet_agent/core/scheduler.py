@@ -52,9 +52,7 @@ class Scheduler:
         self._spread = policies.SpreadCursor()
         self._scatter = policies.SpreadCursor()
 
-    def choose(
-        self, shape: Shape, excluded: dict[bytes, int], *, unknown_is_gone: bool
-    ) -> Choice:
+    def choose(self, shape: Shape, excluded: dict[bytes, int], *, unknown_is_gone: bool) -> Choice:
         """The node for one lease.
 
         Args:

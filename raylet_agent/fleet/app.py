@@ -46,7 +46,7 @@ _EPILOG = "Example: python -m raylet_agent.fleet --gcs-address 127.0.0.1:6380 --
 @click.option("--sync-delay", "sync_delay_s", default=0.0, help="Seconds snapshots are held back.")
 @click.option("--name", default="fleet", help="Node names are NAME-0, NAME-1, …")
 @click.option("--log-level", default="ERROR", help="DEBUG, INFO, WARNING or ERROR.")
-def main(  # noqa: PLR0913 - one parameter an option
+def main(
     *,
     num_cpus: float,
     num_gpus: float,

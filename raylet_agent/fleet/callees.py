@@ -13,13 +13,13 @@ import grpc
 from grpc import aio
 
 from cluster_api.v1 import core_worker_pb2 as c
-from cluster_api.v1 import core_worker_pb2_grpc as rpc
 
+_SERVICE = c.DESCRIPTOR.services_by_name["CoreWorkerService"].full_name
 NONE = pickle.dumps(None, 5)
 """How a worker writes the value None."""
 
 
-class Callees(rpc.CoreWorkerServiceServicer):
+class Callees:
     """Faked workers that live, and the streams of their callers."""
 
     def __init__(self) -> None:
@@ -43,9 +43,16 @@ class Callees(rpc.CoreWorkerServiceServicer):
         for task in self._streams.pop(worker_id, ()):
             task.cancel()
 
-    async def Connect(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
-        self, _requests: object, context: aio.ServicerContext[c.PeerFrame, c.PeerReplyFrame]
-    ) -> None:
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What a server adds: `Connect` only, the other questions are for real workers."""
+        connect = grpc.stream_stream_rpc_method_handler(
+            self._connect,
+            request_deserializer=c.PeerFrame.FromString,
+            response_serializer=c.PeerReplyFrame.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, {"Connect": connect})
+
+    async def _connect(self, _requests: object, context: aio.ServicerContext[Any, Any]) -> None:
         """One caller's stream."""
         first: Any = await context.read()
         if first is aio.EOF:

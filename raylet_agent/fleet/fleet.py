@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from cluster_api.v1 import core_worker_pb2_grpc
 from cluster_common.transport.endpoints import bind, make_server
 from cluster_common.transport.task_keeper import TaskKeeper
 from raylet_agent.fleet import limits
@@ -43,9 +42,7 @@ class Fleet:
         started = time.perf_counter()
         if self._presence is not None:
             self._presence.open()
-        core_worker_pb2_grpc.add_CoreWorkerServiceServicer_to_server(
-            self._callees, self._callee_server
-        )
+        self._callee_server.add_generic_rpc_handlers((self._callees.handler(),))
         self._callees.address = f"127.0.0.1:{bind(self._callee_server, '127.0.0.1', 0)}"
         await self._callee_server.start()
         async with asyncio.timeout(limits.JOIN_TIMEOUT_S):

@@ -24,6 +24,7 @@ COMMANDS = {
     "healthcheck": "shoal.cli.healthcheck",
     "demo": "shoal.cli.demo",
     "fleet": "shoal.cli.fleet",
+    "simulate": "shoal.cli.simulate",
     "completion": "shoal.cli.completion",
 }
 """Command -> module, imported when it is used: no command loads what another one needs."""

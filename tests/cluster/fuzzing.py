@@ -1,4 +1,4 @@
-"""Bytes nobody asked for: at sockets, as frames of calls, and as messages that parse but mislead."""
+"""Bytes nobody asked for: at sockets, as frames, and as messages that parse but mislead."""
 
 from __future__ import annotations
 

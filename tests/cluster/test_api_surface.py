@@ -277,7 +277,11 @@ def test_strategies_take_the_arguments_of_ray():
     assert strategy.placement_group_capture_child_tasks is None
     NodeAffinitySchedulingStrategy("ab" * 16, soft=True, _spill_on_unavailable=True)
     node = ray.nodes()[0]["NodeID"]
-    for hard in ({"rack": DoesNotExist()}, {"rack": NotIn("a", "b")}, {"shoal.io/node-id": Exists()}):
+    for hard in (
+        {"rack": DoesNotExist()},
+        {"rack": NotIn("a", "b")},
+        {"shoal.io/node-id": Exists()},
+    ):
         strategy = NodeLabelSchedulingStrategy(hard=hard, soft={"rack": In("a")})
         where = ray.remote(node_of).options(scheduling_strategy=strategy).remote()
         assert ray.get(where, timeout=20) == node
@@ -311,7 +315,6 @@ def test_classes_with_inherited_static_class_and_dunder_methods_become_actors():
     assert not hasattr(child, "Inner")
     assert not hasattr(child, "missing")
     with pytest.raises(TypeError, match="inherit"):
-        type("Wrong", (ray.remote(Child),), {})
         exec("class Wrong(base): pass", {"base": ray.remote(Child)})
 
 

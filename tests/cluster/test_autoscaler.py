@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 import yaml
@@ -57,7 +58,7 @@ class Reader:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -129,7 +130,7 @@ def test_32_actors_lead_to_exactly_32_nodes_and_idle_nodes_go(head, tmp_path):
         with Reader(TRAINERS) as reader:
             assert shoal.get([actor.ping.remote() for actor in actors], timeout=DEADLINE_S)
             nodes = lambda: of_type(cluster_resource_state(), "trainer")
-            lives_on(lambda: nodes() == TRAINERS, "as many nodes as actors", 1.0)
+            lives_on(lambda: nodes() == TRAINERS, "as many nodes as actors", 0.6)
         assert (reader.most_nodes, reader.wrong) == (TRAINERS, [])
         del actors
         until(lambda: nodes() == 0, "idle nodes go", DEADLINE_S)

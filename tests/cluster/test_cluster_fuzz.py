@@ -1,4 +1,4 @@
-"""Nonsense at every port neither ends nor blocks a service: it answers afterwards, and work goes on."""
+"""Nonsense at every port neither ends nor blocks a service: it answers, and work goes on."""
 
 from __future__ import annotations
 

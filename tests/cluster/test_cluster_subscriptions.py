@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shoal
 from shoal.gcs_calls import GcsCalls
+from shoal.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tests.cluster.remote_code import Counter
 from tests.cluster.waiting import until
 
@@ -31,9 +32,7 @@ def test_workers_and_drivers_add_no_subscription_to_node_changes(make_cluster):
         num_cpus=1,
         max_restarts=1,
         max_task_retries=-1,
-        scheduling_strategy=shoal.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            node.node_id, soft=True
-        ),
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=True),
     ).remote()
     pid = shoal.get(held.pid.remote())
     node.kill()

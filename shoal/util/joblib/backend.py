@@ -22,7 +22,9 @@ class ShoalBackend(AutoBatchingMixin, ParallelBackendBase):
     supports_return_generator = False
     default_n_jobs = -1
 
-    def __init__(self, *args: Any, ray_remote_args: dict[str, Any] | None = None, **kw: Any) -> None:
+    def __init__(
+        self, *args: Any, ray_remote_args: dict[str, Any] | None = None, **kw: Any
+    ) -> None:
         super().__init__(*args, **kw)
         self._remote_args = ray_remote_args
         self._pool: Pool | None = None

@@ -18,9 +18,7 @@ Outcome = tuple[bool, Any]
 class PoolActor:
     """One process of a pool."""
 
-    def __init__(
-        self, initializer: Callable[..., Any] | None, initargs: Iterable[Any]
-    ) -> None:
+    def __init__(self, initializer: Callable[..., Any] | None, initargs: Iterable[Any]) -> None:
         if initializer is not None:
             initializer(*initargs)
 

@@ -168,3 +168,38 @@ def test_a_watcher_that_was_away_too_long_gets_a_snapshot(monkeypatch):
     assert (late.item.snapshot, [n.revision for n in late.item.nodes]) == (True, [29, 30])
     (future,) = table.watch(3, 99)
     assert future.item.snapshot
+
+
+def test_a_join_is_told_to_no_agent_unless_it_changes_who_schedules():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1))
+    assert table.changed(node(A, 1), "") == []
+    opened(table, 2, node(B, 2, scheduler=True))
+    assert kinds(table.changed(node(B, 2, scheduler=True), "b:1")) == [([1, 2], "node_change")]
+    opened(table, 3, node(C, 3))
+    assert table.changed(node(C, 3), "b:1") == []
+
+
+def test_a_drain_and_its_end_are_told():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1))
+    table.changed(node(A, 1), "")
+    draining = table.changed(node(A, 2, state=t.NODE_STATE_DRAINING), "")
+    assert kinds(draining) == [([1], "node_change")]
+    assert kinds(table.changed(node(A, 3), "")) == [([1], "node_change")]
+
+
+def test_watches_are_bounded_and_end_with_their_topic(monkeypatch):
+    monkeypatch.setattr(limits, "WATCHES_MAX", 3)
+    watchers = Watchers()
+    assert [watchers.add(1, topic) for topic in (A, B, C)] == [True] * 3
+    assert watchers.add(1, A)
+    assert not watchers.add(2, A)
+    watchers.end(A)
+    assert (len(watchers), watchers.of(A)) == (2, [])
+    assert watchers.add(2, B)
+    watchers.close(1)
+    assert (len(watchers), watchers.of(B)) == (1, [2])
+    watchers.remove(2, B)
+    watchers.remove(2, B)
+    assert len(watchers) == 0

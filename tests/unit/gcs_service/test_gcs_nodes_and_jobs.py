@@ -365,3 +365,13 @@ def test_the_number_of_running_jobs_is_bounded(rig, monkeypatch):
     rig.do(rig.core.add_job, g.JobRecord(driver_id=DRIVER))
     refused = rig.do(rig.core.add_job, g.JobRecord(driver_id=b"e" * 16))
     assert refused.code == fx.TABLE_FULL
+
+
+def test_who_watches_too_much_is_cut_off_and_a_removed_group_is_not_watched(rig, monkeypatch):
+    monkeypatch.setattr(limits, "WATCHES_MAX", 1)
+    rig.do(rig.core.group_frame, 5, [pg.GroupRequest(watch=actor_id(1))])
+    rig.do(rig.core.group_frame, 6, [pg.GroupRequest(watch=actor_id(2))])
+    assert rig.closed == [6]
+    rig.do(rig.core.group_frame, 5, [pg.GroupRequest(create=group_spec(1))])
+    rig.do(rig.core.group_frame, 5, [pg.GroupRequest(remove=actor_id(1))])
+    assert rig.core.groups.watches == 0

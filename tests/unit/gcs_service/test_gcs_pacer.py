@@ -25,7 +25,7 @@ async def test_few_write_at_once_and_in_order():
 
     await asyncio.wait_for(asyncio.gather(*(write(number) for number in range(500))), 10)
     assert order == list(range(500))
-    assert most <= limits.STREAM_WRITES_UNDER_WAY
+    assert most <= limits.STREAM_WRITES_FEW
     assert len(pacer) == 0
 
 
@@ -41,14 +41,14 @@ async def test_a_lone_write_passes_at_once():
 
 async def test_writes_that_do_not_end_keep_nobody_waiting():
     pacer = Pacer()
-    for number in range(limits.STREAM_WRITES_UNDER_WAY):
+    for number in range(limits.STREAM_WRITES_FEW):
         await pacer.enter(("stuck", number))
     await asyncio.wait_for(pacer.enter("alive"), 10)
 
 
 async def test_who_gives_up_while_waiting_takes_no_turn():
     pacer = Pacer()
-    for number in range(limits.STREAM_WRITES_UNDER_WAY):
+    for number in range(limits.STREAM_WRITES_FEW):
         await pacer.enter(number)
     gone = asyncio.ensure_future(pacer.enter("gone"))
     await asyncio.sleep(0)

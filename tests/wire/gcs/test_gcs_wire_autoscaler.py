@@ -61,7 +61,7 @@ async def test_a_group_is_pending_with_all_its_bundles_or_placed_never_both(gcs)
     await session.state(group_id(1), pg.PLACEMENT_GROUP_STATE_PENDING)
 
     def gang_of(answer):
-        return [g for g in answer.pending_gang_resource_requests]
+        return list(answer.pending_gang_resource_requests)
 
     async def pending():
         answer = await state(gcs)

@@ -140,7 +140,7 @@ async def test_status_shows_executors_tables_and_sums(gcs):
     status = await until(seen, "demand is in the status")
     assert (status.nodes_alive, status.storage) == (1, "sqlite")
     names = [executor.name for executor in status.executors]
-    assert names == ["core", "node_broadcast", "kv", "autoscaler", "storage"]
+    assert names == ["core", "node_broadcast", "kv", "autoscaler", "storage", "io_loop"]
     assert status.total.amounts["CPU"] == status.available.amounts["CPU"] == 40_000
     assert status.demand[0].count == 3
     assert {"node", "kv", "actor", "placement_group"} <= {table.name for table in status.tables}

@@ -1,0 +1,45 @@
+"""Small, nasty clusters: every seed is another history of faults. First faults, then calm."""
+
+import pytest
+
+from cluster_simulator import scenarios
+from cluster_simulator.run import simulate
+
+SEEDS = {
+    "racks": range(5),
+    "churn": range(30),
+    "owner_death": range(35),
+    "drain_waves": range(30),
+    "late_sync": range(10),
+    "mixed": range(40),
+    "storm": range(50),
+}
+TENTHS = 10
+
+
+def test_two_hundred_seeds_are_asked():
+    assert sum(len(seeds) for seeds in SEEDS.values()) == 200
+
+
+@pytest.mark.parametrize("tenth", range(TENTHS))
+@pytest.mark.parametrize("name", SEEDS)
+def test_invariants_hold_whatever_fails(name, tenth):
+    for seed in SEEDS[name][tenth::TENTHS]:
+        simulate(scenarios.BY_NAME[name], seed)
+
+
+# Seeds that once failed, with what they found.
+FOUND = [
+    ("storm", 3),  # a driver that had moved home died with its new home: its job never ended
+    ("owner_death", 10),  # a driver died before it had a home session: its job never ended
+    ("storm", 5),  # agents that registered while the scheduler was away never heard of it
+    ("storm", 64),  # a registration of an earlier stream came late and replaced the newer one
+    ("storm", 93),
+    ("mixed", 25),  # a refusal told again by another node moved a running detached actor
+    ("mixed", 58),
+]
+
+
+@pytest.mark.parametrize(("name", "seed"), FOUND)
+def test_what_was_found_stays_fixed(name, seed):
+    simulate(scenarios.BY_NAME[name], seed)
