@@ -279,7 +279,9 @@ class AgentProcess(Process):
                 return
             items = items[1:]
             self._open_owner(link, opening)
-        if self._owners.get(link.data) is not link:
+        owner_id = link.data
+        assert owner_id is not None, "the first item opened it"
+        if self._owners.get(owner_id) is not link:
             return
         if self.world.story.is_on:
             for item in items:
@@ -287,7 +289,7 @@ class AgentProcess(Process):
                 body = getattr(item, kind)
                 lease_id = getattr(body, "lease_id", b"")
                 self.world.story.note(f"{self.name} < owner {kind}", self.node_id, lease_id)
-        self.core.owner_items(link.data, items, self.heap.now_ms)
+        self.core.owner_items(owner_id, items, self.heap.now_ms)
         self.run_effects()
 
     def _open_owner(self, link: Link, opening: a.OpenOwner) -> None:

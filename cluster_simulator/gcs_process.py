@@ -167,7 +167,9 @@ class GcsProcess(Process):
         self._calls += 1
         number = self._calls
         self._outstanding[number] = failed
-        self.work(costs.GCS_ITEM_US + costs.GCS_FRAME_US, self._call, number, method, args, answered)
+        self.work(
+            costs.GCS_ITEM_US + costs.GCS_FRAME_US, self._call, number, method, args, answered
+        )
 
     def _call(
         self, number: int, method: Callable[..., Any], args: tuple[Any, ...], answered: Answered
@@ -306,11 +308,13 @@ def described(item: ns.AgentItem | ns.GcsItem) -> str:
     if isinstance(body, ns.BundleCommand):
         indexes = [bundle.index for bundle in body.bundles]
         action = ns.BundleAction.Name(body.action).removeprefix("BUNDLE_ACTION_")
-        return f"{action} {body.placement_group_id[-4:].hex()}{indexes} attempt {body.attempt} seq {body.reservation_seq}"
+        group = body.placement_group_id[-4:].hex()
+        return f"{action} {group}{indexes} attempt {body.attempt} seq {body.reservation_seq}"
     if isinstance(body, ns.BundleAnswer):
         action = ns.BundleAction.Name(body.action).removeprefix("BUNDLE_ACTION_")
         said = "ok" if body.ok else body.reason
-        return f"answer {action} {body.placement_group_id[-4:].hex()}{list(body.indexes)} attempt {body.attempt}: {said}"
+        group = body.placement_group_id[-4:].hex()
+        return f"answer {action} {group}{list(body.indexes)} attempt {body.attempt}: {said}"
     if isinstance(body, ns.ResourceSnapshot):
         free = dict(sorted(body.available.amounts.items()))
         return f"snapshot v{body.version} applied {body.applied_reservations} free {free}"

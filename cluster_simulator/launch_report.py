@@ -53,6 +53,8 @@ class LaunchReport(msgspec.Struct, frozen=True, kw_only=True):
     up_median_ms: float | None
     up_last_ms: float | None
     prepares_refused: int
+    drivers_lost: int
+    """They ended, or were taken for dead, and their gangs with them."""
     waiting_groups: int
     waiting: list[Waiting]
     faults: dict[str, int]
@@ -110,7 +112,8 @@ def _report(run: Run, start_us: int, real_s: float) -> LaunchReport:
     ]
     placed = [span.placed_ms for span in spans if span.placed_ms is not None]
     up = [span.up_ms for span in spans if span.up_ms is not None]
-    waiting = [gang for gang in gangs if gang.state not in _PLACED and not gang.removed]
+    living = [gang for gang in gangs if gang.owner.alive]
+    waiting = [gang for gang in living if gang.state not in _PLACED and not gang.removed]
     return LaunchReport(
         scenario=run.scenario.name,
         nodes=len(world.machines),
@@ -122,11 +125,12 @@ def _report(run: Run, start_us: int, real_s: float) -> LaunchReport:
         gangs_placed=len(placed),
         gangs_up=len(up),
         actors=sum(len(gang.actors) for gang in gangs),
-        actors_up=sum(actor.is_alive for gang in gangs for actor in gang.actors),
+        actors_up=sum(actor.is_alive for gang in living for actor in gang.actors),
         placed_last_ms=max(placed, default=None),
         up_median_ms=statistics.median(up) if up else None,
         up_last_ms=max(up, default=None),
         prepares_refused=len(world.refused_prepares),
+        drivers_lost=len(world.all_owners) - len(world.owners),
         waiting_groups=len(waiting),
         waiting=[_why(run, gang) for gang in waiting[:WAITING_EXPLAINED_MAX]],
         faults=run.nemesis.done,

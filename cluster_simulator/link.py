@@ -63,9 +63,7 @@ class Link:
 
     __slots__ = ("address", "closing", "data", "directions", "ends", "kind", "network", "number")
 
-    def __init__(
-        self, network: Network, number: int, kind: str, client: End, address: str
-    ) -> None:
+    def __init__(self, network: Network, number: int, kind: str, client: End, address: str) -> None:
         self.network = network
         self.number = number
         self.kind = kind
@@ -114,7 +112,7 @@ class Link:
         self.network.forget(self)
         self.ends[side] = None
         way.arrived_us = max(way.arrived_us, self.network.heap.now_us + costs.NETWORK_US)
-        self.network.heap.at(way.arrived_us, self.network.peer_closed, self, 1 - side, False)
+        self.network.heap.at(way.arrived_us, self.network.peer_closed, self, 1 - side)
 
     def _write(self, side: int) -> None:
         way = self.directions[side]

@@ -93,14 +93,17 @@ class Network:
 
     def _refuse(self, link: Link) -> None:
         self.forget(link)
-        self.heap.after(costs.NETWORK_US, self.peer_closed, link, 0, True)  # noqa: FBT003
+        self.heap.after(costs.NETWORK_US, self._refused, link)
+
+    def _refused(self, link: Link) -> None:
+        self.peer_closed(link, 0, refused=True)
 
     def _connect_expired(self, link: Link) -> None:
         if link.number in self.links and link.ends[1] is None:
             self.forget(link)
-            self.peer_closed(link, 0, refused=False)
+            self.peer_closed(link, 0)
 
-    def peer_closed(self, link: Link, side: int, refused: bool) -> None:  # noqa: FBT001 - an event
+    def peer_closed(self, link: Link, side: int, *, refused: bool = False) -> None:
         """One end learns that the stream is over."""
         end = link.ends[side]
         link.ends[side] = None
@@ -125,7 +128,7 @@ class Network:
             if slow_to_see_us and self.dice.random() < 0.5:
                 seen_us += self.dice.randrange(slow_to_see_us)
             # Behind what still arrives: the stream tells in order.
-            self.heap.at(max(seen_us, way.arrived_us), self.peer_closed, link, 1 - side, False)
+            self.heap.at(max(seen_us, way.arrived_us), self.peer_closed, link, 1 - side)
 
     def crashed(self, end: End) -> None:
         """A process is gone: its streams break, nobody listens there any more."""

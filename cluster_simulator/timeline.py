@@ -27,8 +27,7 @@ def drawn(report: LaunchReport) -> str:
     spans = _chosen(report.spans)
     height = 60 + _CURVE_HEIGHT + 50 + len(spans) * _BAR_HEIGHT + 40
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}"'
-        ' font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         _text(_LEFT, 20, _title(report), 14),
         *_curve(report, end_ms),
@@ -41,7 +40,8 @@ def drawn(report: LaunchReport) -> str:
 def _title(report: LaunchReport) -> str:
     return (
         f"{report.scenario}: {report.nodes} nodes, seed {report.seed}; "
-        f"{report.gangs_up} of {report.gangs} gangs, {report.actors_up} of {report.actors} actors up"
+        f"{report.gangs_up} of {report.gangs} gangs,"
+        f" {report.actors_up} of {report.actors} actors up"
     )
 
 
@@ -57,7 +57,8 @@ def _x(at_ms: float, end_ms: float) -> float:
 
 
 def _text(x: float, y: float, text: str, size: int = 11, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}">{escape(text)}</text>'
+    style = f'font-family="sans-serif" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
 
 
 def _curve(report: LaunchReport, end_ms: float) -> list[str]:

@@ -65,6 +65,8 @@ class World:
         """By machine; only those that run."""
         self.nodes: dict[bytes, AgentProcess] = {}
         self.owners: dict[bytes, OwnerProcess] = {}
+        self.all_owners: list[OwnerProcess] = []
+        """Those that ended included."""
         self.workers: dict[str, Worker] = {}
         self.launches: list[Gang] = []
         self.refused_prepares: list[tuple[bytes, bytes, str]] = []
@@ -136,6 +138,7 @@ class World:
         owner_id = self._id(f"owner{self._owner_count}")
         owner = OwnerProcess(self, self._owner_count, owner_id, home)
         self.owners[owner_id] = owner
+        self.all_owners.append(owner)
         owner.start()
         return owner
 
@@ -159,5 +162,5 @@ class World:
             self.story.note("gang is up", gang.group_id)
 
     def gangs(self) -> list[Gang]:
-        """Of all living owners."""
-        return [gang for owner in self.owners.values() for gang in owner.gangs]
+        """All that were ever launched."""
+        return [gang for owner in self.all_owners for gang in owner.gangs]

@@ -1,4 +1,4 @@
-"""No double booking: no agent gives out more than it has, and its books are the sum of its grants."""
+"""No double booking: no agent gives out more than it has; its books are the sum of its grants."""
 
 from __future__ import annotations
 

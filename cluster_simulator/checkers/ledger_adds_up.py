@@ -19,9 +19,7 @@ class LedgerAddsUp(Checker):
             if view is None:
                 raise self.broken(f"the GCS does not know {agent.name}", agent.node_id)
             free = {k: v for k, v in agent.core.ledger.node.available.items() if v}
-            believed = {
-                k: v for k, v in gcs.core.placement.room_of(agent.node_id).items() if v
-            }
+            believed = {k: v for k, v in gcs.core.placement.room_of(agent.node_id).items() if v}
             if free != believed:
                 message = f"{agent.name} has {free} free, the GCS believes {believed}"
                 raise self.broken(message, agent.node_id)

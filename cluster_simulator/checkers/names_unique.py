@@ -51,11 +51,15 @@ class NamesUnique(Checker):
                 newest[actor_id] = incarnation
                 record = known.get(actor_id)
                 if record is not None and record.node_id != agent.node_id:
-                    message = f"detached actor {actor_id.hex()} runs on {agent.name} unknown to the GCS"
+                    message = (
+                        f"detached actor {actor_id.hex()} runs on {agent.name} unknown to the GCS"
+                    )
                     raise self.broken(message, actor_id, agent.node_id)
         for actor_id, record in known.items():
             alive = record.state == t.ACTOR_STATE_ALIVE
             if alive != (newest.get(actor_id) == record.incarnation):
                 state = t.ActorState.Name(record.state)
-                message = f"detached actor {actor_id.hex()} is {state}, running: {newest.get(actor_id)}"
+                message = (
+                    f"detached actor {actor_id.hex()} is {state}, running: {newest.get(actor_id)}"
+                )
                 raise self.broken(message, actor_id, record.node_id)

@@ -95,6 +95,4 @@ class NoStarvation(Checker):
                         continue
                     state = t.ActorState.Name(actor.life.state)
                     message = f"an actor of a placed group is {state} at rest"
-                    raise self.broken(
-                        message, actor.life.actor_id, gang.group_id, actor.lease_id
-                    )
+                    raise self.broken(message, actor.life.actor_id, gang.group_id, actor.lease_id)

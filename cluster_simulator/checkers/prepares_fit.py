@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from cluster_simulator.checkers.checker import Checker
 
-
 _ROOM = ("insufficient_free", "device_fragmentation")
 _SAME_BUNDLE = "still being given back"
 """The group comes back to a node that has not ended its earlier life there: no matter of room."""

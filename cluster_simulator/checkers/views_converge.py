@@ -65,5 +65,6 @@ class ViewsConverge(Checker):
                 truth = 0 if record is None else record.state
                 over = truth in FINAL and gang.state in FINAL
                 if record is not None and truth != gang.state and not over:
-                    message = f"{owner.name} sees group {gang.group_id.hex()} as {gang.state}, it is {truth}"
+                    group = gang.group_id.hex()
+                    message = f"{owner.name} sees group {group} as {gang.state}, it is {truth}"
                     raise self.broken(message, gang.group_id, owner.owner_id)

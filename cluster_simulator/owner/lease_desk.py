@@ -230,40 +230,52 @@ class LeaseDesk:
 
     def item_arrived(self, session: LeaseSession, item: a.LeaseItem) -> None:
         """One item from an agent."""
-        kind = item.WhichOneof("item")
-        if kind == "grant":
-            self._granted(session, item.grant)
-        elif kind == "redirect":
-            self._redirected(item.redirect)
-        elif kind == "reject":
-            self._rejected(item.reject)
-        elif kind == "failed":
-            lease = self._pop(item.failed.lease_id)
-            if item.failed.reason == a.LEASE_FAILURE_OWNER_DEAD:
-                self.owner.crash()
-            elif lease is not None:
-                lease.holder.lease_failed(item.failed)
-        elif kind == "worker_ended":
-            lease = self._pop(item.worker_ended.lease_id)
-            if lease is not None:
-                lease.holder.worker_ended(item.worker_ended)
-        elif kind == "give_back":
-            for lease_id, lease in list(session.leases.items()):
-                if lease.granted and lease.holder.lease_idle(lease_id):
-                    self.give_back(lease_id, reason="others wait")
-        elif kind == "node_change":
-            self._node_change(item.node_change)
-        elif kind == "welcome":
-            self._welcomed(session, item.welcome)
-        elif kind == "refused":
-            session.close()
-            if item.refused.reason == "declared_dead":
-                # The cluster gave its work to others: such a process has nothing left to do.
-                self.owner.crash()
-            else:
-                self.end_session(session)
+        kind = item.WhichOneof("item") or ""
+        getattr(self, f"_item_{kind}", _ignored)(session, getattr(item, kind))
 
-    def _granted(self, session: LeaseSession, grant: a.LeaseGrant) -> None:
+    def _item_redirect(self, _session: LeaseSession, redirect: a.LeaseRedirect) -> None:
+        lease = self.leases.get(redirect.lease_id)
+        if lease is None:
+            return
+        lease.request.grant_or_reject = not redirect.to_scheduler
+        if redirect.to_scheduler:
+            self.scheduler_address = redirect.address
+        self._send(lease, redirect.address)
+
+    def _item_reject(self, _session: LeaseSession, reject: a.LeaseReject) -> None:
+        lease = self.leases.get(reject.lease_id)
+        if lease is None:
+            return
+        if reject.node_id and reject.node_id not in lease.request.rejected_by:
+            lease.request.rejected_by.append(reject.node_id)
+        self._ask_scheduler(lease)
+
+    def _item_failed(self, _session: LeaseSession, failed: a.LeaseFailed) -> None:
+        lease = self._pop(failed.lease_id)
+        if failed.reason == a.LEASE_FAILURE_OWNER_DEAD:
+            self.owner.crash()
+        elif lease is not None:
+            lease.holder.lease_failed(failed)
+
+    def _item_worker_ended(self, _session: LeaseSession, ended: a.LeasedWorkerEnded) -> None:
+        lease = self._pop(ended.lease_id)
+        if lease is not None:
+            lease.holder.worker_ended(ended)
+
+    def _item_give_back(self, session: LeaseSession, _item: a.GiveBack) -> None:
+        for lease_id, lease in list(session.leases.items()):
+            if lease.granted and lease.holder.lease_idle(lease_id):
+                self.give_back(lease_id, reason="others wait")
+
+    def _item_refused(self, session: LeaseSession, refused: n.Refused) -> None:
+        session.close()
+        if refused.reason == "declared_dead":
+            # The cluster gave its work to others: such a process has nothing left to do.
+            self.owner.crash()
+        else:
+            self.end_session(session)
+
+    def _item_grant(self, session: LeaseSession, grant: a.LeaseGrant) -> None:
         lease = self.leases.get(grant.lease_id)
         if lease is None:
             back = a.LeaseReturn(lease_ids=[grant.lease_id], reason="not wanted any more")
@@ -273,29 +285,12 @@ class LeaseDesk:
         self._move(lease, session)
         lease.holder.lease_granted(grant)
 
-    def _redirected(self, redirect: a.LeaseRedirect) -> None:
-        lease = self.leases.get(redirect.lease_id)
-        if lease is None:
-            return
-        lease.request.grant_or_reject = not redirect.to_scheduler
-        if redirect.to_scheduler:
-            self.scheduler_address = redirect.address
-        self._send(lease, redirect.address)
-
-    def _rejected(self, reject: a.LeaseReject) -> None:
-        lease = self.leases.get(reject.lease_id)
-        if lease is None:
-            return
-        if reject.node_id and reject.node_id not in lease.request.rejected_by:
-            lease.request.rejected_by.append(reject.node_id)
-        self._ask_scheduler(lease)
-
     def _ask_scheduler(self, lease: Lease) -> None:
         lease.request.grant_or_reject = False
         lease.granted = False
         self._send(lease, self.scheduler_address or self.home_address)
 
-    def _welcomed(self, session: LeaseSession, welcome: a.AgentWelcome) -> None:
+    def _item_welcome(self, session: LeaseSession, welcome: a.AgentWelcome) -> None:
         if welcome.scheduler_address:
             self.scheduler_address = welcome.scheduler_address
         unknown = set(welcome.unknown_lease_ids)
@@ -349,7 +344,7 @@ class LeaseDesk:
         reason = a.LEASE_FAILURE_BUNDLE_NOT_HERE if in_group else a.LEASE_FAILURE_UNSPECIFIED
         lease.holder.lease_failed(a.LeaseFailed(lease_id=lease_id, reason=reason))
 
-    def _node_change(self, change: n.NodeChange) -> None:
+    def _item_node_change(self, _session: LeaseSession, change: n.NodeChange) -> None:
         if change.scheduler_address:
             self.scheduler_address = change.scheduler_address
         node = change.node
@@ -375,3 +370,7 @@ class LeaseDesk:
             session = lease.session
             if lease.granted and session is not None and session.node_id == node_id:
                 lease.holder.lease_draining(lease_id)
+
+
+def _ignored(_session: LeaseSession, _item: object) -> None:
+    """Nothing an owner has to act on (a request is pending)."""

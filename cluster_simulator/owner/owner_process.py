@@ -28,9 +28,7 @@ _HOME_AGAIN_US = 100_000
 class OwnerProcess(Process):
     """Dies at once (`crash`) or in order (`leave`)."""
 
-    def __init__(
-        self, world: World, number: int, owner_id: bytes, home: AgentProcess
-    ) -> None:
+    def __init__(self, world: World, number: int, owner_id: bytes, home: AgentProcess) -> None:
         super().__init__(world, f"owner{number}", f"owner{number}:1")
         self.owner_id = self.identity = owner_id
         self.job_id = b""

@@ -1,4 +1,4 @@
-"""Snapshots come a minute late, gangs come all the time: reservations alone keep the books right."""
+"""Snapshots come a minute late, gangs all the time: reservations alone keep the books right."""
 
 from __future__ import annotations
 

@@ -45,7 +45,10 @@ def _submit(owner: OwnerProcess, count: int, task_us: int) -> None:
 
 
 def _detached(owner: OwnerProcess, name: str) -> None:
-    owner.when_ready(lambda: detached.create(owner, name))
+    def create() -> None:
+        detached.create(owner, name)
+
+    owner.when_ready(create)
 
 
 SCENARIO = Scenario(

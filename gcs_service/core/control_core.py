@@ -8,7 +8,7 @@ follows. All methods run on one thread, take the moment last, and leave their ef
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
@@ -19,25 +19,23 @@ from gcs_service.core import effects as fx
 from gcs_service.core import tables
 from gcs_service.core.actor_desk import ActorDesk
 from gcs_service.core.actor_table import ActorTable
+from gcs_service.core.agent_items import AgentItems
 from gcs_service.core.cluster_identity import ClusterIdentity
 from gcs_service.core.demand_facts import DemandUpdate
 from gcs_service.core.demand_feed import DemandFeed
 from gcs_service.core.detached_actors import DetachedActors
 from gcs_service.core.driver_watch import DriverWatch
-from gcs_service.core.effects import Effect, Refusal, Tell
+from gcs_service.core.effects import Effect, Refusal
 from gcs_service.core.group_desk import NO_SESSION, GroupDesk
 from gcs_service.core.job_table import JobTable
-from gcs_service.core.known_values import is_known_event, node_cause
 from gcs_service.core.membership import Membership
 from gcs_service.core.moment import Moment
+from gcs_service.core.node_deaths import NodeDeaths
 from gcs_service.core.node_table import NodeEntry
+from gcs_service.core.owner_endings import OwnerEndings
 from gcs_service.core.owner_tombstones import OwnerTombstones
 from gcs_service.core.placement.placement_core import PlacementCore
 from gcs_service.core.tables import Write
-
-_CRASH_CAUSES = {
-    t.NODE_DEATH_CAUSE_PREEMPTED: t.ACTOR_DEATH_CAUSE_PREEMPTED,
-}
 
 
 class ControlCore:
@@ -52,6 +50,7 @@ class ControlCore:
     ) -> None:
         self.identity = identity
         self._out: list[Effect] = []
+        self._ended_actors: list[bytes] = []
         self.membership = Membership(identity, self._out, ping_interval_ms)
         self.jobs = JobTable(history_rows)
         self.drivers = DriverWatch(self.jobs, self._out)
@@ -65,21 +64,42 @@ class ControlCore:
             self._out,
             self.membership.send,
             self._carry,
-            self._actor_ended,
+            self._ended_actors.append,
         )
         self.actor_desk = ActorDesk(self.actors, self.detached, self.owners, self._out)
         self.demand = DemandFeed(self.membership.nodes, self.placement, self.detached)
-        self._ended_actors: list[bytes] = []
-        self._handlers: dict[str, Callable[[bytes, ns.AgentItem, Moment], None]] = {
-            "snapshot": self._snapshot,
-            "demand": self._demand_report,
-            "bundle_answer": self._bundle_answer,
-            "owner_ended": self._owner_ended,
-            "detached_actor": self._detached_event,
-            "ping_answer": self._ping_answer,
-            "drain_answer": self._drain_answer,
-            "goodbye": self._goodbye,
-        }
+        self._owner_endings = OwnerEndings(
+            self.owners,
+            self.jobs,
+            self.actors,
+            self.actor_desk,
+            self.placement,
+            self._out,
+            self._carry,
+            self._ended_actors.append,
+        )
+        self._node_deaths = NodeDeaths(
+            self.membership,
+            self.jobs,
+            self.drivers,
+            self.actors,
+            self.detached,
+            self._owner_endings,
+            self.demand,
+            self.placement,
+            self._carry,
+        )
+        self._agent_items = AgentItems(
+            self.membership,
+            self.owners,
+            self.detached,
+            self._owner_endings,
+            self._node_deaths,
+            self.demand,
+            self.placement,
+            self._out,
+            self._carry,
+        )
 
     def take_effects(self, at: Moment) -> list[Effect]:
         """Everything to be carried out since the last call, in order."""
@@ -127,34 +147,17 @@ class ControlCore:
                 self._carry(self.placement.node_lost(node_id, at.mono_ms))
         for job in self.jobs.running():
             self.drivers.look_later(job.job_id, at)
-        self._follow_up_deaths(records, at)
+        self._node_deaths.follow_up(records, at)
         for entry in self.membership.nodes.alive():
             self.demand.node_changed(entry.record.node_id)
         self._settle(at)
-
-    def _follow_up_deaths(self, actors: list[t.ActorRecord], at: Moment) -> None:
-        """A node's death was written in the last life; what follows from it may not have been."""
-        nodes = self.membership.nodes
-        homes = {job.home_node_id for job in self.jobs.running() if job.home_node_id}
-        used = {record.node_id: None for record in actors if record.node_id}
-        for node_id in [*used, *sorted(homes - used.keys())]:
-            if nodes.get_alive(node_id) is None:
-                self._node_is_gone(node_id, t.ACTOR_DEATH_CAUSE_NODE_DIED, at)
 
     # ---- node sessions
 
     def node_frame(self, session: int, items: Sequence[ns.AgentItem], at: Moment) -> None:
         """Items of one stream, in order. Those of a session that was replaced are void."""
         for item in items:
-            kind = item.WhichOneof("item")
-            if kind == "register":
-                self._register(session, item.node_id, item.register, at)
-                continue
-            entry = self.membership.nodes.get_alive(item.node_id)
-            handler = self._handlers.get(kind or "")
-            if entry is not None and entry.session == session and handler is not None:
-                self.membership.liveness.heard(item.node_id, at.mono_ms)
-                handler(item.node_id, item, at)
+            self._agent_items.take(session, item, at)
         self._settle(at)
 
     def node_session_closed(self, session: int, node_ids: Iterable[bytes], at: Moment) -> None:
@@ -168,7 +171,7 @@ class ControlCore:
         """Nobody listens at the address of a node whose stream is broken: its process is gone."""
         if self.membership.liveness.is_broken(node_id):
             message = "its session broke and its port refuses connections: the process is gone"
-            self._node_died(node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
+            self._node_deaths.died(node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
         self._settle(at)
 
     def silence_confirmed(self, node_id: bytes, evidence: fx.SilenceEvidence, at: Moment) -> None:
@@ -184,7 +187,7 @@ class ControlCore:
         cause = t.NODE_DEATH_CAUSE_CRASHED if broken else t.NODE_DEATH_CAUSE_MISSED_PINGS
         told = liveness.describe(node_id)
         message = f"{told}; own loop lag {evidence.loop_lag_ms} ms"
-        self._node_died(node_id, cause, message, at)
+        self._node_deaths.died(node_id, cause, message, at)
         self._settle(at)
 
     # ---- time
@@ -252,7 +255,7 @@ class ControlCore:
         if job is None:
             return Refusal(fx.NOT_FOUND, f"there is no job {job_id.hex()}")
         if not job.is_dead:
-            self._end_owners([job.driver_id], "its job finished", at)
+            self._owner_endings.end([job.driver_id], "its job finished", at)
         self._settle(at)
         return None
 
@@ -260,7 +263,7 @@ class ControlCore:
         """The node a driver lived on died, and the driver does not answer either."""
         job = self.jobs.get(job_id)
         if job is not None and not job.is_dead:
-            self._end_owners([job.driver_id], "its node died and it does not answer", at)
+            self._owner_endings.end([job.driver_id], "its node died and it does not answer", at)
         self._settle(at)
 
     # ---- operators
@@ -305,151 +308,7 @@ class ControlCore:
             self.membership.send(node_id, cancel)
         self._settle(at)
 
-    # ---- inside: items of agents
-
-    def _register(self, session: int, node_id: bytes, request: ns.RegisterNode, at: Moment) -> None:
-        left_behind = self.membership.nodes.left_behind_at(request.address, node_id)
-        entry = self.membership.register(session, node_id, request, at)
-        if entry is None:
-            return
-        if left_behind is not None:
-            message = f"agent {node_id.hex()} listens at its address now"
-            self._node_died(left_behind.record.node_id, t.NODE_DEATH_CAUSE_CRASHED, message, at)
-        effects = self.placement.node_joined(
-            node_id,
-            request.address,
-            request.labels,
-            entry.snapshot,
-            request.bundles,
-            at.mono_ms,
-            draining=entry.record.state == t.NODE_STATE_DRAINING,
-        )
-        self._carry(effects)
-        self.demand.reported(node_id, None)
-        self.demand.node_changed(node_id)
-        dead = [owner for owner in request.owner_ids if self.owners.is_dead(owner)]
-        if dead:
-            died = ns.GcsItem(node_id=node_id, owners_died=ns.OwnersDied(owner_ids=dead))
-            self._out.append(Tell(session, died))
-        self.detached.node_registered(node_id, request.detached, at)
-
-    def _snapshot(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        entry = self.membership.nodes.get_alive(node_id)
-        assert entry is not None
-        if item.snapshot.version < entry.snapshot.version:
-            return
-        entry.snapshot = item.snapshot
-        self.demand.node_changed(node_id)
-        self._carry(self.placement.node_snapshot(node_id, item.snapshot, at.mono_ms))
-        if self.detached.waiting_count:
-            self.detached.room_changed(at)
-
-    def _demand_report(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
-        self.demand.reported(node_id, item.demand)
-
-    def _bundle_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        answer = item.bundle_answer
-        self._carry(self.placement.bundle_answer(node_id, answer, at.mono_ms, at.wall_ms))
-
-    def _owner_ended(self, _node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        message = item.owner_ended.message or "its process ended"
-        self._end_owners([item.owner_ended.owner_id], message, at)
-
-    def _detached_event(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        if is_known_event(item.detached_actor):
-            self.detached.event(node_id, item.detached_actor, at)
-
-    def _ping_answer(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
-        lag_ms = item.ping_answer.loop_lag_ms
-        self.membership.liveness.answered_ping(node_id, lag_ms)
-
-    def _drain_answer(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        entry = self.membership.nodes.get_alive(node_id)
-        if entry is None:
-            return
-        answer = item.drain_answer
-        asked = self.membership.take_asked(node_id)
-        was_draining = entry.record.state == t.NODE_STATE_DRAINING
-        if answer.accepted and not was_draining and (asked is not None or answer.reason):
-            # Without an order of ours it drains by itself: somebody told its process to end.
-            command = asked or ns.DrainCommand(
-                reason=answer.reason, message=answer.message, deadline_ms=answer.deadline_ms
-            )
-            self.membership.drain(entry, command, told=False)
-            self._carry(self.placement.node_draining(node_id, draining=True, now_ms=at.mono_ms))
-        elif not answer.accepted and was_draining:
-            # Loaded or recorded without its word, and it has work: it takes work again.
-            self.membership.drain(entry, ns.DrainCommand(cancel=True))
-            self._carry(self.placement.node_draining(node_id, draining=False, now_ms=at.mono_ms))
-        self._out.append(fx.DrainSettled(node_id, answer.accepted, answer.message))
-
-    def _goodbye(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        cause = node_cause(item.goodbye.cause)
-        self._node_died(node_id, cause, item.goodbye.message or "the agent said goodbye", at)
-
-    # ---- inside: what follows from what
-
-    def _node_died(
-        self, node_id: bytes, cause: t.NodeDeathCause.ValueType, message: str, at: Moment
-    ) -> None:
-        if cause != t.NODE_DEATH_CAUSE_EXPECTED:
-            contact = self.membership.liveness.last_contact(node_id, at.mono_ms)
-            message = f"{message}; {contact}"
-        entry = self.membership.bury(node_id, cause, message, at)
-        if entry is None:
-            return
-        self.demand.reported(node_id, None)
-        self.demand.node_changed(node_id)
-        self._carry(self.placement.node_lost(node_id, at.mono_ms))
-        actor_cause = _CRASH_CAUSES.get(entry.record.death_cause, t.ACTOR_DEATH_CAUSE_NODE_DIED)
-        self._node_is_gone(node_id, actor_cause, at)
-
-    def _node_is_gone(self, node_id: bytes, cause: t.ActorDeathCause.ValueType, at: Moment) -> None:
-        # Workers on the node were owners too: what they own elsewhere ends with them.
-        workers = [r.worker_id for r in self.actors.on_node(node_id) if r.worker_id]
-        why = self._how_node_died(node_id)
-        self.detached.node_lost(node_id, cause, why, at)
-        self._end_owners(workers, why, at)
-        self.drivers.home_lost(node_id)
-
-    def _how_node_died(self, node_id: bytes) -> str:
-        """Node, cause and evidence in one sentence, for the errors of what was lost with it."""
-        entry = self.membership.nodes.get(node_id)
-        if entry is None:
-            return f"node {node_id.hex()} died long ago"
-        record = entry.record
-        cause = t.NodeDeathCause.Name(record.death_cause).removeprefix("NODE_DEATH_CAUSE_")
-        return f"node {node_id.hex()} died ({cause}): {record.death_message}"
-
-    def _end_owners(self, owner_ids: Iterable[bytes], message: str, at: Moment) -> None:
-        dead = [o for o in owner_ids if o and self.owners.add(o, at)]
-        if not dead:
-            return
-        self._out.append(fx.OwnersEnded(tuple(dead)))
-        for owner_id in dead:
-            self._end_actors_of(owner_id, message, at)
-            job = self.jobs.of_driver(owner_id)
-            if job is not None and not job.is_dead:
-                self._carry(self.placement.owner_ended(owner_id, at.mono_ms))
-                self._end_job(job.job_id, at)
-
-    def _end_job(self, job_id: bytes, at: Moment) -> None:
-        finished = self.jobs.finish(job_id, at.wall_ms)
-        if finished is None:
-            return
-        record, forgotten = finished
-        self._out.append(Write(tables.JOB, job_id, record.SerializeToString()))
-        self._out += [Write(tables.JOB, old, None) for old in forgotten]
-        self._carry(self.placement.job_ended(job_id, at.mono_ms))
-
-    def _end_actors_of(self, owner_id: bytes, message: str, at: Moment) -> None:
-        for record in self.actors.of_owner(owner_id):
-            if not record.detached:
-                self.actor_desk.owner_died(record, message, at)
-                self._ended_actors.append(record.actor_id)
-
-    def _actor_ended(self, actor_id: bytes) -> None:
-        self._ended_actors.append(actor_id)
+    # ---- inside
 
     def _carry(self, effects: Iterable[object], asked_by: int = NO_SESSION) -> None:
         self.groups.translate(effects, asked_by)
@@ -459,7 +318,8 @@ class ControlCore:
         while True:
             changed = self.groups.take_changed()
             self._ended_actors += self.actor_desk.take_ended()
-            ended, self._ended_actors = self._ended_actors, []
+            ended = list(self._ended_actors)
+            self._ended_actors.clear()
             if not changed and not ended:
                 return
             for record in changed:

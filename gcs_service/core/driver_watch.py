@@ -1,8 +1,8 @@
 """Drivers as the GCS looks after them itself, beside their home agents.
 
-A home agent reports its driver's death, unless the driver ended before it had opened a session there,
-or has moved to another home, which the GCS does not learn, and both ended. So every driver is dialled
-now and then; one that refuses is gone. When the home died, one that is silent is gone as well.
+A home agent reports its driver's death, unless the driver ended before it had opened a session
+there, or has moved to another home, which the GCS does not learn, and both ended. So every driver
+is dialled now and then; one that refuses is gone. When the home died, silence counts as well.
 """
 
 from __future__ import annotations

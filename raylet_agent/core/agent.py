@@ -63,17 +63,7 @@ class AgentCore:
         self.ledger = Ledger(total)
         self.owners = OwnerTable()
         self.views = NodeViews()
-        self.views.put_own(
-            NodeView(
-                node_id=facts.node_id,
-                address=facts.address,
-                labels=facts.labels,
-                total=self.ledger.node.total,
-                available={},
-                device_free={},
-                own=self.ledger.node,
-            )
-        )
+        self.views.put_own(_own_view(facts, self.ledger))
         self.leasing = Leasing(facts, self.ledger, self.owners, self._out)
         self.pool = WorkerPool(self._out, self._timers, new_id, ahead, self.leasing.matched)
         self.leasing.pool = self.pool
@@ -121,7 +111,11 @@ class AgentCore:
             self._out,
         )
         self._reported_counts = (0, 0)
-        self._deadlines: dict[str, Callable[[bytes, int], None]] = {
+        self._deadlines = self._deadline_handlers()
+
+    def _deadline_handlers(self) -> dict[str, Callable[[bytes, int], None]]:
+        """What a deadline of each kind calls, with what it is about and the moment."""
+        return {
             worker_pool.REFILL: lambda _about, _now: self.pool.refill(),
             worker_pool.TRIM: lambda _about, now: self.pool.trim(now),
             endings.OWNER_REOPEN: self.endings.reopen_expired,
@@ -353,3 +347,15 @@ class AgentCore:
     def prestart(self) -> None:
         """Forks workers ahead before anybody asks."""
         self.pool.prestart()
+
+
+def _own_view(facts: NodeFacts, ledger: Ledger) -> NodeView:
+    return NodeView(
+        node_id=facts.node_id,
+        address=facts.address,
+        labels=facts.labels,
+        total=ledger.node.total,
+        available={},
+        device_free={},
+        own=ledger.node,
+    )

@@ -110,6 +110,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("half of the gangs up after", milliseconds("up_median_ms")),
         ("last gang up after", milliseconds("up_last_ms")),
         ("prepares refused", str(report["prepares_refused"])),
+        ("drivers lost", str(report["drivers_lost"])),
         ("virtual time", f"{report['virtual_s']:.2f} s"),
         ("computed in", f"{report['real_s']:.1f} s, {report['events']:,} events"),
     ]

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from click.testing import CliRunner
 
@@ -48,7 +48,7 @@ def test_the_command_prints_a_table_and_draws(tmp_path):
     assert done.exit_code == 0, done.output
     assert "2 of 3" in done.output
     assert "domain_incomplete" in done.output
-    drawing = ElementTree.fromstring(svg.read_text())
+    drawing = ET.fromstring(svg.read_text())
     assert drawing.tag.endswith("svg")
     assert len(list(drawing.iter("{http://www.w3.org/2000/svg}rect"))) > 6
 

@@ -1,4 +1,4 @@
-"""A seed is a history: the same one in another process, whatever its hash seed, failures included."""
+"""A seed is a history: the same in another process, whatever its hash seed, failures included."""
 
 import os
 import subprocess

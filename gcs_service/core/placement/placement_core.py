@@ -14,9 +14,9 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core.placement import single
 from gcs_service.core.placement.answers import BundleAnswers
 from gcs_service.core.placement.creation import Creation
+from gcs_service.core.placement.deadlines import Deadlines
 from gcs_service.core.placement.effects import Effect, GroupChanged, RemovalAccepted
 from gcs_service.core.placement.group import PREPARED, REMOVING, Group
-from gcs_service.core.placement.holding import Phase
 from gcs_service.core.placement.ledger_view import NodeLedgerView, ledger_view
 from gcs_service.core.placement.limits import RESTART_WAIT_MS
 from gcs_service.core.placement.loading import load_group
@@ -51,6 +51,7 @@ class PlacementCore:
         )
         self._creation = Creation(self._state, self._scheduling)
         self._questions = Questions(self._state, self._scheduling)
+        self._deadlines = Deadlines(self._state, self._two_phase, self._scheduling, self._lose_node)
 
     def _begin(self, now_ms: int, wall_ms: int | None = None) -> None:
         state = self._state
@@ -252,43 +253,8 @@ class PlacementCore:
     def tick(self, now_ms: int) -> list[Effect]:
         """Carries out what is due."""
         self._begin(now_ms)
-        state = self._state
-        while (due := state.timers.pop_due(state.now_ms)) is not None:
-            due_ms, kind, owner = due
-            if kind is TimerKind.RETRY or kind is TimerKind.ATTEMPT:
-                group = state.groups.get(owner)
-                if group is not None:
-                    self._group_due(group, kind, due_ms)
-                continue
-            node = state.nodes.get(owner)
-            if node is not None:
-                self._node_due(node, kind, due_ms)
+        self._deadlines.carry_out()
         return self._end()
-
-    def _group_due(self, group: Group, kind: TimerKind, due_ms: int) -> None:
-        if kind is TimerKind.RETRY:
-            self._scheduling.retry(group, due_ms)
-            return
-        attempt = group.attempt
-        if attempt is None or attempt.deadline_ms != due_ms or attempt.committing:
-            return
-        # Unanswered prepares: a node that is away has its own deadline, a silent one is distrusted.
-        silent = [one for one in attempt.holdings if one.phase is Phase.PREPARING]
-        for holding in silent:
-            self._two_phase.distrust(holding.node, holding.prepare_sequence)
-            self._state.room_changed(holding.node)
-        group.message = f"{len(silent)} nodes did not answer a prepare in time"
-        self._two_phase.fail(group)
-        self._scheduling.queue_later(group)
-
-    def _node_due(self, node: NodeRoom, kind: TimerKind, due_ms: int) -> None:
-        if kind is TimerKind.REPEAT and node.repeat_at_ms == due_ms:
-            self._two_phase.repeat(node)
-        elif kind is TimerKind.SUSPECT and node.suspect_until_ms == due_ms:
-            node.suspect_until_ms = 0
-            self._state.room_changed(node)
-        elif kind is TimerKind.RESTART and not node.joined:
-            self._lose_node(node)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` should be called next."""
