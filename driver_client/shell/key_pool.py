@@ -255,8 +255,11 @@ class KeyPool:
         again: list[CallRecord] = []
         # An announced loss costs no attempt, where a second run is allowed at all.
         announced = ended.cause == agent_pb.WORKER_END_CAUSE_PREEMPTED
+        # A worker that ends by itself answers everything it ran first: the rest never started.
+        orderly = ended.cause == agent_pb.WORKER_END_CAUSE_EXITED
         for record in unfinished:
-            if (announced and record[1].max_retries != 0) or self._core.use_attempt(record):
+            repeatable = orderly or (announced and record[1].max_retries != 0)
+            if repeatable or self._core.use_attempt(record):
                 again.append(record)
             else:
                 self._services.fail(record, _crash_error(record, ended))

@@ -64,8 +64,7 @@ class ActorPool:
             return
         actor = self._idle.pop()
         ref = fn(actor, value)
-        # A method with several returns is over when its first one is.
-        key = ref[0] if isinstance(ref, list) else ref
+        key = _first(ref)
         self._busy[key] = (self._next_submission, actor)
         self._unread[self._next_submission] = ref
         self._next_submission += 1
@@ -94,7 +93,7 @@ class ActorPool:
                 "the next result in order was taken by get_next_unordered: use one of the two"
             )
         ref = self._unread[self._next_return]
-        key = ref[0] if isinstance(ref, list) else ref
+        key = _first(ref)
         late = timeout is not None and not shoal.wait([key], timeout=timeout)[0]
         if late and not ignore_if_timedout:
             raise TimeoutError(f"no result within {timeout} s")
@@ -147,3 +146,8 @@ class ActorPool:
         if actor in self._idle or any(actor == busy for _, busy in self._busy.values()):
             raise ValueError(f"{actor} belongs to this pool already")
         self._return_actor(actor)
+
+
+def _first(ref: Any) -> Any:
+    """A method with several returns is over when its first one is."""
+    return ref[0] if isinstance(ref, list) else ref  # pyright: ignore[reportUnknownVariableType] - elements of a user's list

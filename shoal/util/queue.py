@@ -38,7 +38,7 @@ class _Items:
         """Number of items."""
         return self._queue.qsize()
 
-    async def put(self, item: Any, timeout: float | None) -> None:
+    async def put(self, item: Any, timeout: float | None) -> None:  # noqa: ASYNC109 - it travels as an argument
         """Adds an item; waits for room at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):

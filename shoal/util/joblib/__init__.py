@@ -5,6 +5,9 @@ Needs the extra `shoal[joblib]`.
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 __all__ = ["register_ray", "register_shoal"]
 
 
@@ -15,13 +18,13 @@ def register_shoal() -> None:
         ImportError: joblib is not installed.
     """
     try:
-        from joblib.parallel import register_parallel_backend
+        parallel: Any = importlib.import_module("joblib.parallel")
     except ImportError as error:
         raise ImportError("joblib is not installed: pip install 'shoal[joblib]'") from error
     from shoal.util.joblib.backend import ShoalBackend
 
-    register_parallel_backend("shoal", ShoalBackend)
-    register_parallel_backend("ray", ShoalBackend)
+    parallel.register_parallel_backend("shoal", ShoalBackend)
+    parallel.register_parallel_backend("ray", ShoalBackend)
 
 
 def register_ray() -> None:

@@ -1,5 +1,9 @@
 """The joblib backend: one pool of actors per `Parallel`, batches sized by joblib."""
 
+# joblib has no types: what its base classes return is guessed from their empty bodies.
+# pyright: reportIncompatibleMethodOverride=false, reportUnknownMemberType=false
+# pyright: reportAssignmentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

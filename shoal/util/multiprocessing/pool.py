@@ -243,11 +243,15 @@ class Pool:
                     # It answers what it has; its handle goes with its last chunk's answer.
                     self._members[self._members.index(member)] = self._new_member()
             ref = member.actor.run.remote(chunk.function, chunk.items)
-            ref.future().add_done_callback(
-                lambda future, member=member, chunk=chunk: self._answers.put(
-                    lambda: self._answered(member, chunk, future)
-                )
-            )
+            self._follow(ref.future(), member, chunk)
+
+    def _follow(self, future: Future[Any], member: _Member, chunk: _Chunk) -> None:
+        """Has the pool's thread take the answer when it is there."""
+
+        def over(done: Future[Any]) -> None:
+            self._answers.put(lambda: self._answered(member, chunk, done))
+
+        future.add_done_callback(over)
 
     def _answered(self, member: _Member, chunk: _Chunk, future: Future[Any]) -> None:
         """One chunk is over; the pool's thread."""

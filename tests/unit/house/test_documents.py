@@ -50,3 +50,14 @@ def test_the_documents_know_only_commands_that_exist():
 
 def test_the_changelog_has_an_unreleased_section():
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_table_of_fates_names_tests_that_exist():
+    text = (ROOT / "docs" / "fates.md").read_text()
+    files = dict(re.findall(r"^\[(\w+)\]: \.\./(\S+)$", text, re.MULTILINE))
+    named = re.findall(r"\[`(test_\w+)`\]\[(\w+)\]", text)
+    assert named
+    missing = [
+        name for name, file in named if f"def {name}(" not in (ROOT / files[file]).read_text()
+    ]
+    assert missing == []
