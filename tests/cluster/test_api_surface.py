@@ -398,7 +398,7 @@ def test_nodes_have_the_keys_of_ray():
         lambda: ray.wait(["x"]),
         lambda: ray.cancel("x"),
         lambda: ray.remote(len_of)([]),
-        ray.remote(Plain),
+        lambda: ray.remote(Plain)(),  # noqa: PLW0108 - the class comes below
         lambda: ray.remote(3),
     ],
 )
