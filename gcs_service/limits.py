@@ -76,7 +76,7 @@ STREAM_WRITES_PER_PASS = 2
 """Frames of all streams in one pass of the I/O loop: about 60 us each."""
 STREAM_WRITES_UNDER_WAY = 4
 """gRPC reports the ends of writes in bunches; this is the largest bunch."""
-STREAM_WRITES_FEW = 20
+STREAM_WRITES_FEW = 160
 """So many go in one pass when no more are waiting: a group's orders do not queue for turns."""
 WRITE_SLOW_MS = 20
 """A write that takes longer waits for its peer, not for us: others need not wait for it."""

@@ -1,7 +1,7 @@
 """structlog, set up once per process by its composition root: JSON, or plain on a terminal.
 
-Imported at the first line that is logged: with the rich it pulls in, it is a third of what importing
-the runtime costs, and most drivers and workers never log.
+Imported at the first line that is logged: with the rich it pulls in, it is a third of what
+importing the runtime costs, and most drivers and workers never log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def preload() -> None:
 
 
 def _structlog() -> Any:
-    """structlog without rich: only a person at a terminal would see what that adds."""
+    """The module, without rich: only a person at a terminal would see what that adds."""
     hide = "rich" not in sys.modules and not sys.stderr.isatty()
     if hide:
         sys.modules["rich"] = None  # pyright: ignore[reportArgumentType] - how Python says "not there"

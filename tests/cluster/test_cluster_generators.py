@@ -22,11 +22,11 @@ def test_items_come_one_by_one_and_in_order():
 def test_an_item_is_there_before_the_generator_ends(tmp_path):
     @shoal.remote
     def gated(path: str):
-        import os
         import time
+        from pathlib import Path
 
         yield "first"
-        while not os.path.exists(path):
+        while not Path(path).exists():
             time.sleep(0.005)
         yield "second"
 
