@@ -174,6 +174,7 @@ class ActorClass(Generic[C]):
 
     def _start_owned(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle:
         if spec.name:
+            runtime.io.call(runtime.names_settled())
             existing = runtime.io.call(self._register(runtime, spec))
             if existing is not None:
                 return existing

@@ -219,6 +219,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         raise ValueError(f"get_actor takes a non-empty name, not {name!r}")
     runtime = process.get_runtime()
     space = namespace or runtime.facts.namespace
+    runtime.io.call(runtime.names_settled())
     request = gcs.GetNamedActorRequest(name=name, namespace=space)
     answer = runtime.io.call(ask(runtime, lambda link: link.actors.GetNamedActor, request))
     if not answer.found:

@@ -53,6 +53,9 @@ LOG_LINES_MAX = 10_000
 EXIT_THREADS_WAIT_S = 10.0
 EXIT_COROUTINES_WAIT_S = 2.0
 ASYNC_CONCURRENCY_DEFAULT = 1_000
+INTERRUPT_LOOK_S = 1.0
+"""A thread that blocks looks for signals this often, for one that came just before it blocked."""
+
 LAST_OUTPUT_QUIET_S = 0.05
 LAST_OUTPUT_MAX_S = 0.5
 """At shutdown a driver prints what workers still said until they are quiet, at most so long."""

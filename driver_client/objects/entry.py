@@ -12,6 +12,7 @@ import threading
 from typing import Any, Protocol
 
 from cluster_common import ids
+from driver_client import limits
 
 PENDING = 0
 VALUE = 1
@@ -43,7 +44,13 @@ class Gate:
 
     def pass_through(self, timeout_s: float | None) -> bool:
         """Whether the gate opened within the time; None: no limit."""
-        return self._lock.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
+        # In slices: a Ctrl-C that comes just before the lock blocks would not interrupt it.
+        left = timeout_s
+        while left is None or left > limits.INTERRUPT_LOOK_S:
+            if self._lock.acquire(timeout=limits.INTERRUPT_LOOK_S):
+                return True
+            left = None if left is None else left - limits.INTERRUPT_LOOK_S
+        return self._lock.acquire(timeout=max(0.0, left))
 
 
 any_watchers: list[Gate] = []

@@ -7,6 +7,7 @@ anyway, waking it (CALIBRATION section 7: one flag instead of one wake-up per ca
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -31,6 +32,7 @@ class IoThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = threading.Event()
         self.closed = False
+        self._calls: set[concurrent.futures.Future[Any]] = set()
 
     def start(self) -> None:
         """Starts the thread and waits until the loop runs."""
@@ -77,11 +79,16 @@ class IoThread:
             work.close()
             raise RuntimeError("the connection to the cluster is closed")
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        self._calls.add(future)
         try:
             return future.result(timeout_s)
         except TimeoutError:
             future.cancel()
             raise
+        except concurrent.futures.CancelledError:
+            raise RuntimeError("the connection to the cluster was closed meanwhile") from None
+        finally:
+            self._calls.discard(future)
 
     def _pass(self) -> None:
         self._awake = False
@@ -111,5 +118,7 @@ class IoThread:
             asyncio.run_coroutine_threadsafe(finish(), self.loop).result(10)
         finally:
             self.closed = True
+            for call in list(self._calls):  # other threads wait for these
+                call.cancel()
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(5)

@@ -81,6 +81,7 @@ class LeaseClient:
         self.home_address = home_address
         self.scheduler_address = ""
         self.ever_granted = False
+        self._is_refused = False
         self.home = self._session(home_address)
 
     # ---- asking
@@ -247,6 +248,8 @@ class LeaseClient:
     def _refused(self, session: LeaseSession, refused: ns.Refused) -> None:
         log.error("agent_refused", address=session.address, reason=refused.reason)
         session.close()
+        # Another agent of this cluster would say the same: nothing to go on with.
+        self._is_refused = True
         self._end_session(session, refused.message)
 
     # ---- losses
@@ -276,7 +279,9 @@ class LeaseClient:
                 lease.session = None  # waits for the next home
             else:
                 self._ask_scheduler(lease)
-        if is_home:
+        if is_home and self._is_refused:
+            self.homeless(message)
+        elif is_home:
             self._home_lost(message)
 
     def move_home(self, address: str) -> None:

@@ -29,15 +29,28 @@ class RecordReporter:
         self._unsent: dict[bytes, t.ActorRecord] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+        self._dying_names: set[bytes] = set()
+        self._names_free = asyncio.Event()
+        self._names_free.set()
         self._running = False
 
     def put(self, record: t.ActorRecord) -> None:
         """Queues a record; a newer one of the same actor replaces it."""
         self._unsent[record.actor_id] = record
         self._idle.clear()
+        if record.name and record.state == t.ACTOR_STATE_DEAD:
+            self._dying_names.add(record.actor_id)
+            self._names_free.clear()
         if not self._running:
             self._running = True
             self._io.keeper.start(self._send(), "actor records")
+
+    async def names_free(self, timeout_s: float) -> None:
+        """Waits until the names of actors that died here are free; for a bounded time."""
+        try:
+            await asyncio.wait_for(self._names_free.wait(), timeout_s)
+        except TimeoutError:
+            return
 
     async def flushed(self, timeout_s: float) -> bool:
         """Whether everything put so far was acknowledged within the time."""
@@ -46,6 +59,11 @@ class RecordReporter:
         except TimeoutError:
             return False
         return True
+
+    def _acknowledged(self, batch: list[t.ActorRecord]) -> None:
+        self._dying_names.difference_update(record.actor_id for record in batch)
+        if not self._dying_names:
+            self._names_free.set()
 
     async def _send(self) -> None:
         delay = limits.RECONNECT_DELAY_MIN_S
@@ -56,10 +74,12 @@ class RecordReporter:
             try:
                 await self._stub.ReportActors(request, timeout=limits.GCS_CALL_TIMEOUT_S)
                 delay = limits.RECONNECT_DELAY_MIN_S
+                self._acknowledged(batch)
             except grpc.RpcError as error:
                 code = getattr(error, "code", lambda: None)()
                 if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     log.warning("actor_records_refused", code=str(code), records=len(batch))
+                    self._acknowledged(batch)
                     continue
                 for record in batch:
                     self._unsent.setdefault(record.actor_id, record)

@@ -324,6 +324,11 @@ class Runtime:
                     entry, force=frame.cancel_force, recursive=frame.cancel_recursive
                 )
 
+    async def names_settled(self) -> None:
+        """Waits until the names of actors that died in this process are free."""
+        if self._host is not None:
+            await self._host.reporter.names_free(limits.GCS_CALL_TIMEOUT_S)
+
     def remove_group(self, group_id: bytes) -> None:
         """Sends the removal and ends what this process has in the group; I/O thread."""
         self.group_session().remove(group_id)

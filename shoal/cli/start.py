@@ -28,6 +28,7 @@ from shoal.processes import (
 HEAD_PORT_DEFAULT = 7_400
 AUTO_HOST = "auto"
 _LOOK_S = 0.5
+_ENDINGS = frozenset({signal.SIGINT, signal.SIGTERM})
 """`--block` looks at its processes this often; signals come at once."""
 
 _RECONNECT_HINT = "export SHOAL_TOKEN_FILE={file}"
@@ -231,6 +232,9 @@ def _report(record: started.Started, agent: AgentProcess, *, as_json: bool, bloc
     click.echo(f'  import shoal; shoal.init(address="{record.gcs_address}")')
     click.echo(f"  shoal start --address {record.gcs_address}    (on another machine)")
     click.echo("  shoal status")
+    if block:
+        # From here on a signal waits for `_stay`, however soon it comes.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
     click.echo("  Ctrl-C ends it" if block else "  shoal stop")
 
 
@@ -240,7 +244,7 @@ def _stay(
     path: Path,
 ) -> None:
     """Waits for a signal or the end of a process, then ends all and forgets the record."""
-    wanted = {signal.SIGINT, signal.SIGTERM}
+    wanted = _ENDINGS
     signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     ended: list[GcsProcess | AgentProcess] = []
     got: signal.struct_siginfo | None = None

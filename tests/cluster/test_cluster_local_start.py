@@ -141,7 +141,9 @@ def test_output_of_workers_reaches_the_driver_with_name_and_pid():
                 print("hello from the actor")
                 return os.getpid()
         speaker = Speaker.remote()
-        print("pids", shoal.get(speak.remote()), shoal.get(speaker.speak.remote()))
+        pids = shoal.get(speak.remote()), shoal.get(speaker.speak.remote())
+        # One write: `print` makes two of it, and a worker's line may come in between.
+        sys.stdout.write(f"pids {pids[0]} {pids[1]}\\n")
         shoal.shutdown()
     """)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import shoal
 from shoal.cluster_utils import Cluster
 from tests.cluster.conftest import NAMESPACE
 from tests.cluster.remote_code import Counter, increment
-from tests.cluster.waiting import until_gone
+from tests.cluster.waiting import until, until_gone
 
 REFUSED_STATUS = 3
 
@@ -34,7 +34,8 @@ def test_old_agents_are_refused_in_one_line_and_stop_their_workers(cluster):
     cluster.start_gcs()
     until_gone([*pids, *(node.pid for node in old)])
     for node in old:
-        assert node.wait().exit_status() == REFUSED_STATUS
+        status = node.wait().exit_status
+        assert until(status, "the launcher reports the end of the agent") == REFUSED_STATUS
     logs = [path.read_text() for path in cluster.session.logs.glob("agent-*.err")]
     refusals = [line for log in logs for line in log.splitlines() if "refused_by_cluster" in line]
     assert len(refusals) == len(old)
