@@ -19,6 +19,10 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def pytest_configure(config):
+    # A shell that runs the tests in its background ignores Ctrl-C for all of them, and what they
+    # start inherits that; tests that interrupt programs need the default.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SHOAL_ADDRESS", "SHOAL_TOKEN", "SHOAL_TOKEN_FILE"):
         os.environ.pop(name, None)
     # Every process started by a test inherits the mark, whoever its parent is later.
