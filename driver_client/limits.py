@@ -53,6 +53,9 @@ LOG_LINES_MAX = 10_000
 EXIT_THREADS_WAIT_S = 10.0
 EXIT_COROUTINES_WAIT_S = 2.0
 ASYNC_CONCURRENCY_DEFAULT = 1_000
+EXIT_FLUSH_S = 0.1
+"""A worker that ends gives gRPC this long to hand its last answers to the kernel."""
+
 INTERRUPT_LOOK_S = 1.0
 """A thread that blocks looks for signals this often, for one that came just before it blocked."""
 

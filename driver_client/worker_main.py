@@ -187,6 +187,8 @@ class Worker:
             loop.time() < deadline and not all(s.is_drained() for s in self.service.streams)
         ):
             await asyncio.sleep(0.001)  # bounded: the streams' writers empty them
+        # gRPC says that a write is over before its threads have given it to the socket.
+        await asyncio.sleep(limits.EXIT_FLUSH_S)
         # The server is not stopped: the process's end closes its connections without a GOAWAY,
         # which every peer's gRPC would print.
         await self.runtime.close_async(reason)

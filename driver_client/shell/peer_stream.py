@@ -33,6 +33,7 @@ class PeerStream:
         self._io = io
         self._extras: pb.PeerReplyFrame | None = None
         self._awake = False
+        self._is_writing = False
         self._wake = asyncio.Event()
 
     # ---- any thread
@@ -75,11 +76,13 @@ class PeerStream:
                     await self._wake.wait()
                 continue
             self._awake = True
+            self._is_writing = True
             await context.write(self._frame())
+            self._is_writing = False
 
     def is_drained(self) -> bool:
-        """Nothing waits to be sent."""
-        return not self.results and self._extras is None
+        """Nothing waits to be sent or is being sent."""
+        return not self.results and self._extras is None and not self._is_writing
 
     def _frame(self) -> pb.PeerReplyFrame:
         frame = self._extras or pb.PeerReplyFrame()
