@@ -107,12 +107,13 @@ def test_calls_with_late_arguments_are_overtaken_only_if_that_is_allowed(gate):
 
 
 def test_a_method_sees_that_it_was_cancelled_and_one_that_waits_never_runs(tmp_path):
-    path = tmp_path / "ran"
+    path, started = tmp_path / "ran", tmp_path / "started"
 
     @shoal.remote(num_cpus=0, max_concurrency=1, concurrency_groups={"work": 1})
     class Looks:
         @shoal.method(concurrency_group="work")
         def until_cancelled(self) -> bool:
+            started.touch()
             context = shoal.get_runtime_context()
             until(context.is_canceled, "the call is cancelled", GATE_DEADLINE_S)
             return True
@@ -127,6 +128,7 @@ def test_a_method_sees_that_it_was_cancelled_and_one_that_waits_never_runs(tmp_p
     actor = Looks.remote()
     looking, waiting = actor.until_cancelled.remote(), actor.touch.remote()
     assert shoal.get(actor.hello.remote()) == "hello"
+    until(started.exists, "the first call runs")
     shoal.cancel(waiting)
     with pytest.raises(shoal.exceptions.TaskCancelledError):
         shoal.get(waiting, timeout=20)
