@@ -22,7 +22,7 @@ import uvloop
 
 from benchmarks.part_run import PROJECT
 from benchmarks.report import Row, emit_all, note
-from benchmarks.scale_gcs import gcs_only
+from benchmarks.scale_gcs import add_streams_option, gcs_only, streams_of
 from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import autoscaler_pb2_grpc, gcs_pb2_grpc
 from cluster_api.v1 import gcs_pb2 as g
@@ -49,13 +49,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES, help="sessions that are told")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each question and load")
+    add_streams_option(parser)
     arguments = parser.parse_args()
     raise_descriptor_limit()
-    with gcs_only() as gcs, fleet(gcs.address, arguments.nodes):
+    own_streams: bool = arguments.own_streams
+    with gcs_only() as gcs, fleet(gcs.address, arguments.nodes, own_streams=own_streams):
         note(f"{arguments.nodes} sessions are open")
         if not all([_prefer(gcs.pid), _prefer(os.getpid())]):
             note("no permission to raise priorities: other programs on this machine add to stalls")
-        params = {"nodes": arguments.nodes}
+        params: dict[str, object] = {
+            "nodes": arguments.nodes,
+            "streams": streams_of(own_streams),
+        }
         emit_all(uvloop.run(measured(gcs.address, arguments.seconds, params)))
 
 
@@ -152,9 +157,10 @@ def quantile(samples: list[float], share: float) -> float:
 
 
 @contextmanager
-def fleet(address: str, nodes: int) -> Generator[None]:
+def fleet(address: str, nodes: int, *, own_streams: bool) -> Generator[None]:
     """Agents with the real core and the real session, all in one process."""
     flags = ["--gcs-address", address, "--nodes", str(nodes), "--num-cpus", str(NODE_CPUS)]
+    flags += ["--own-streams"] if own_streams else []
     with running("raylet_agent.fleet", *flags):
         yield
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import shoal
 from benchmarks.report import Row, emit
-from benchmarks.scale_gcs import gcs_only, head_node
+from benchmarks.scale_gcs import add_streams_option, gcs_only, head_node, streams_of
 from shoal.cluster_utils import Fleet
 from shoal.util.placement_group import placement_group, remove_placement_group
 
@@ -22,6 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES, help="agents")
     parser.add_argument("--connections", type=int, default=100, help="TCP connections, 0: one each")
+    add_streams_option(parser)
     parser.add_argument("--rounds", type=int, default=3, help="the median is printed")
     parser.add_argument(
         "--sync-delay", type=float, default=0.0, help="seconds that agents hold snapshots back"
@@ -38,6 +39,7 @@ def main() -> None:
             nodes,
             rack_size=RACK_NODES,
             connections=arguments.connections,
+            own_streams=arguments.own_streams,
             resources={"CPU": 8, SLOT: 1},
             sync_delay_s=arguments.sync_delay,
         ) as fleet,
@@ -56,8 +58,9 @@ def _measure(fleet: Fleet, arguments: argparse.Namespace) -> None:
         "groups": groups,
         "bundles": RACK_NODES,
         "sync_delay_s": arguments.sync_delay,
+        "streams": streams_of(arguments.own_streams, arguments.connections),
     }
-    rounds = 1 if arguments.sync_delay else arguments.rounds
+    rounds: int = arguments.rounds
     before = fleet.status()
     for form in (_list, _serial):
         seconds = sorted(_round(form, groups, fleet) for _ in range(rounds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,6 +20,20 @@ from shoal.processes import (
 )
 
 BYTES_PER_MIB = 1 << 20
+
+
+def add_streams_option(parser: argparse.ArgumentParser) -> None:
+    """`--own-streams`, for benchmarks with a fleet."""
+    parser.add_argument(
+        "--own-streams",
+        action="store_true",
+        help="each agent has a session stream of its own; else one for each connection carries all",
+    )
+
+
+def streams_of(own_streams: bool, connections: int | None = None) -> str:  # noqa: FBT001 - the option's value
+    """What rows say about it: "own" or "shared"."""
+    return "own" if own_streams or connections == 0 else "shared"
 
 
 @contextmanager

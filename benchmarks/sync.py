@@ -7,7 +7,7 @@ import argparse
 import psutil
 
 from benchmarks.report import Row, emit
-from benchmarks.scale_gcs import gcs_only
+from benchmarks.scale_gcs import add_streams_option, gcs_only, streams_of
 from shoal.fleet import Fleet
 
 NODES = 1_000
@@ -21,14 +21,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES, help="agents")
     parser.add_argument("--connections", type=int, default=100, help="TCP connections, 0: one each")
+    add_streams_option(parser)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="the median is printed")
     parser.add_argument("--sync-scope", choices=SCOPES, default=SCOPES[0], help="who gets views")
     arguments = parser.parse_args()
-    nodes, scope = arguments.nodes, arguments.sync_scope
-    params: dict[str, object] = {"nodes": nodes, "changes": nodes * TIMES, "sync_scope": scope}
+    nodes, scope, own_streams = arguments.nodes, arguments.sync_scope, arguments.own_streams
+    params: dict[str, object] = {
+        "nodes": nodes,
+        "changes": nodes * TIMES,
+        "sync_scope": scope,
+        "streams": streams_of(own_streams, arguments.connections),
+    }
     with (
         gcs_only(sync_scope=scope) as gcs,
-        Fleet(gcs.address, nodes, connections=arguments.connections, schedulers=1) as fleet,
+        Fleet(
+            gcs.address,
+            nodes,
+            connections=arguments.connections,
+            own_streams=own_streams,
+            schedulers=1,
+        ) as fleet,
     ):
         rounds = [_round(fleet, gcs.pid) for _ in range(arguments.rounds)]
     median = sorted(rounds, key=lambda each: each["sync_converged_s"])[len(rounds) // 2]

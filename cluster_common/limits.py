@@ -23,6 +23,10 @@ KEEPALIVE_MS = 15_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 """HTTP/2 keepalive: a dead host is seen within 25 s without Python (DESIGN section 7)."""
 
+SESSION_KEEPALIVE_MS = 30_000
+"""The agent's side of its stream to the GCS, which pings from its own side every 15 s: 10,000
+connections pinged by both ends every 15 s are 1,300 pings a second, 10 % of the GCS's core."""
+
 FRAME_ITEMS_MAX = 500
 FRAME_BYTES_MAX = 256 * 1024
 """One frame of a batched stream: larger ones stall the receiver's other threads."""
@@ -34,3 +38,19 @@ NAME_BYTES_MAX = 512
 """Longest actor, group, node or namespace name."""
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+PACKAGE_BYTES_MAX = 512 << 20
+"""One package of a runtime environment: larger data belongs on a disk that all nodes share."""
+
+PACKAGE_CHUNK_BYTES = 256 * 1024
+"""One message of a package on its way."""
+
+PACKAGE_UNPACKED_BYTES_MAX = 4 << 30
+PACKAGE_FILES_MAX = 100_000
+"""Of one archive."""
+
+ENVIRONMENT_TEXT_BYTES_MAX = 64 * 1024
+"""One runtime environment as JSON, with a pickled set-up hook: it is part of every lease."""
+
+ENVIRONMENT_SETUP_S_DEFAULT = 600.0
+"""How long making one runtime environment may take, unless `setup_timeout_seconds` says."""

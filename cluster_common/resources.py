@@ -14,6 +14,8 @@ Vector = dict[str, int]
 RESOURCE_UNIT = 10_000
 SMALLEST_STEP = 1 / RESOURCE_UNIT
 AMOUNT_UNITS_MAX = 2**62 // RESOURCE_UNIT
+AMOUNTS_SUM_MAX = 2**63 - 1
+"""Fixed-point units that a field of a message holds."""
 DEVICE_RESOURCES = ("GPU",)
 """Resources that are single devices: a fraction must fit on one, more than one must be whole."""
 
@@ -114,6 +116,14 @@ def total_of(parts: list[Vector]) -> Vector:
     return result
 
 
+def saturated(amount: int) -> int:
+    """The amount, or the nearest one that a message can carry.
+
+    Sums over nodes may not fit although every addend does: 2**63 units are 838 TiB of memory.
+    """
+    return max(-AMOUNTS_SUM_MAX, min(amount, AMOUNTS_SUM_MAX))
+
+
 def text(amounts: Mapping[str, int]) -> str:
     """`{CPU: 1, GPU: 0.5}` for messages."""
     return "{" + ", ".join(f"{k}: {v:g}" for k, v in floats(amounts).items()) + "}"
@@ -124,6 +134,9 @@ def text(amounts: Mapping[str, int]) -> str:
 BUNDLE_UNITS = 1_000
 """How much `bundle_group` resource a committed bundle makes (Ray: 1000)."""
 
+BUNDLE_LEASE_SHARE = RESOURCE_UNIT // 1_000
+"""What one lease takes of it, fixed point (Ray: 0.001)."""
+
 
 def indexed_name(resource: str, index: int, group_hex: str) -> str:
     """`CPU_group_<i>_<pg>`: the resource inside one bundle."""
@@ -133,6 +146,15 @@ def indexed_name(resource: str, index: int, group_hex: str) -> str:
 def wildcard_name(resource: str, group_hex: str) -> str:
     """`CPU_group_<pg>`: the resource inside any bundle of the group on this node."""
     return f"{resource}_group_{group_hex}"
+
+
+def bundle_view(group_hex: str, index: int, amounts: Mapping[str, int], units: int) -> Vector:
+    """A bundle's amounts under the names they have on its node; `units`: of `bundle`, fixed."""
+    view: Vector = {}
+    for name, amount in (*amounts.items(), ("bundle", units)):
+        view[indexed_name(name, index, group_hex)] = amount
+        view[wildcard_name(name, group_hex)] = amount
+    return view
 
 
 def is_group_name(resource: str) -> bool:

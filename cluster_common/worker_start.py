@@ -28,3 +28,22 @@ class WorkerStart(msgspec.Struct, frozen=True, gc=False):
     temp_dir: str
     env: dict[str, str] = {}
     """Variables of the runtime environment, already applied."""
+    working_dir: str = ""
+    """Where the worker works; already changed to."""
+    module_paths: tuple[str, ...] = ()
+    """In front of everything else on the module search path, already applied."""
+    venv: str = ""
+    """A virtual environment whose packages come next, already applied."""
+    executable: str = ""
+    """Start afresh with this interpreter instead of going on as a copy of the fork server."""
+    entry: str = ""
+    """`module:function`, for a worker that starts afresh."""
+    setup_hook: str = ""
+    """Run before anything else: `module.function`, or a pickled callable in base64."""
+
+
+SETUP_FAILED_STATUS = 86
+"""Exit status of a worker whose set-up hook raised: starting another one would not help."""
+
+PICKLED_HOOK = "pickle:"
+"""Begins a `setup_hook` that is a pickled callable."""

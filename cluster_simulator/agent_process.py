@@ -87,6 +87,9 @@ class AgentProcess(Process):
             e.ReportSnapshot: lambda _: self._report("snapshot", self._snapshot),
             e.ReportDemand: lambda _: self._report("demand", self._demand),
             e.SpawnWorker: lambda x: self.workers.spawn(x.worker_id),
+            e.PrepareEnvironment: self._prepare_environment,
+            e.ReleaseEnvironment: lambda _: None,
+            e.JobEnded: lambda _: None,
             e.KillWorker: lambda x: self.workers.kill(x.worker_id),
             e.LabelOutput: lambda _: None,
             e.ProbeOwner: self._probe_owner,
@@ -108,6 +111,10 @@ class AgentProcess(Process):
         return self.node_id[:8] + self._worker_number.to_bytes(8, "big")
 
     # ---- effects
+
+    def _prepare_environment(self, effect: e.PrepareEnvironment) -> None:
+        """There are no disks here: every environment is ready at once."""
+        self.core.environment_made(effect.environment, self.heap.now_ms)
 
     def run_effects(self) -> None:
         """After every event: effects in order, then the timer."""
@@ -169,7 +176,7 @@ class AgentProcess(Process):
 
     def _probe_owner(self, effect: e.ProbeOwner) -> None:
         def found(word: str) -> None:
-            refused = word != "answered"
+            refused = word == "refused"
             now_ms = self.heap.now_ms
             self.core.owner_probed(effect.owner_id, refused=refused, now_ms=now_ms)
             self.run_effects()

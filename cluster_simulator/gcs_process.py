@@ -64,14 +64,19 @@ class GcsProcess(Process):
         self._carriers: dict[type, Callable[[Any], Output]] = {
             fx.Tell: lambda e: (self._tell, (e.session, e.item, e.key)),
             fx.CloseSession: lambda e: (self._close, (e.session,)),
+            fx.LeaveSession: lambda e: (self._close, (e.session,)),
             fx.NodeSessionOpened: lambda e: (self._opened, (e,)),
             fx.NodeChanged: lambda e: (self._changed, (e,)),
             fx.OwnersEnded: lambda e: (self._owners_ended, (e.owner_ids,)),
             fx.ProbeNode: lambda e: (self._probe_node, (e.node_id, e.address)),
             fx.DrainSettled: lambda e: (self._drain_settled, (e,)),
             fx.ConfirmSilence: lambda e: (self._confirm_silence, (e.node_id,)),
+            fx.ForgetPackages: lambda _: (self._forget_packages, ()),
             fx.ProbeDriver: lambda e: (self._probe_driver, (e,)),
         }
+
+    def _forget_packages(self) -> None:
+        """There are no packages here."""
 
     def start(self) -> None:
         """Loads what is durable and listens."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from cluster_api.v1 import gcs_pb2 as gcs
-from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import limits as common_limits
 from cluster_common.transport.logs import get_logger
@@ -21,18 +20,35 @@ from driver_client.actor_handle import (
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
 from driver_client.core.actor_spec import ActorSpec
-from driver_client.core.call import CallExtra, FunctionBody, function_body
-from driver_client.object_ref import ObjectRef, entry_of
-from driver_client.objects import serialization
+from driver_client.detached_creation import create_detached
+from driver_client.object_ref import ObjectRef
 from driver_client.objects.entry import Entry
+from driver_client.shared_body import SharedBody
 from driver_client.shell.actor_client import ActorClient
-from driver_client.shell.actor_messages import creation_message
 from driver_client.shell.runtime import Runtime
-from driver_client.source_files import source_file
 
 log = get_logger()
 
 C = TypeVar("C")
+
+
+class _Surface:
+    """A class's methods, for all variants that `options` gives.
+
+    Looked up at the first use: a class that refers to itself is unpickled in two steps.
+    """
+
+    __slots__ = ("_class", "_found")
+
+    def __init__(self, class_: type[Any]) -> None:
+        self._class = class_
+        self._found: tuple[dict[str, dict[str, Any]], bool] | None = None
+
+    def get(self) -> tuple[dict[str, dict[str, Any]], bool]:
+        """(methods with their options, whether any is async)."""
+        if self._found is None:
+            self._found = methods_of(self._class)
+        return self._found
 
 
 class ActorClass(Generic[C]):
@@ -42,8 +58,9 @@ class ActorClass(Generic[C]):
         option_rules.check(options, option_rules.ACTOR_OPTIONS, "an actor class")
         self._class = class_
         self._options = options
-        self._body: FunctionBody | None = None
-        self._surface: tuple[dict[str, dict[str, Any]], bool] | None = None
+        self._body = SharedBody(class_)
+        self._surface = _Surface(class_)
+        self._groups_checked = False
         self.__wrapped__ = class_
         self.__name__ = class_.__name__
         self.__doc__ = class_.__doc__
@@ -72,7 +89,7 @@ class ActorClass(Generic[C]):
     def options(self, **options: Any) -> ActorClass[C]:
         """The same class with other options."""
         variant: ActorClass[C] = ActorClass(self._class, {**self._options, **options})
-        variant._body = self._body
+        variant._body, variant._surface = self._body, self._surface
         return variant
 
     def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -99,11 +116,11 @@ class ActorClass(Generic[C]):
         return self._start_owned(runtime, spec)
 
     def _methods(self) -> tuple[dict[str, dict[str, Any]], bool]:
-        """Looked up at the first use: a class that refers to itself is unpickled in two steps."""
-        if self._surface is None:
-            self._surface = methods_of(self._class)
-            self._check_groups(self._surface[0])
-        return self._surface
+        surface = self._surface.get()
+        if not self._groups_checked:
+            self._check_groups(surface[0])
+            self._groups_checked = True
+        return surface
 
     def _check_groups(self, methods: dict[str, dict[str, Any]]) -> None:
         groups: dict[str, int] = self._options.get("concurrency_groups") or {}
@@ -125,11 +142,6 @@ class ActorClass(Generic[C]):
         out_of_order = options.get("allow_out_of_order_execution")
         if out_of_order is None:
             out_of_order = is_async or concurrency > 1
-        if self._body is None:
-            name = f"{self._class.__module__}.{self._class.__qualname__}"
-            self._body = function_body(
-                serialization.dumps_by_value(self._class), name, source_file(self._class)
-            )
         key = strategies.scheduling_key(options, for_actor=True, name=self._class.__name__)
         namespace = options.get("namespace") or facts.namespace
         key.request.namespace = namespace
@@ -148,10 +160,11 @@ class ActorClass(Generic[C]):
             name=options.get("name") or "",
             namespace=namespace,
             out_of_order=out_of_order,
+            without_events=options.get("enable_task_events") is False,
         )
         return ActorSpec(
             actor_id=actor_id,
-            class_body=self._body,
+            class_body=self._body.get(),
             class_name=self._class.__name__,
             payload=payload,
             extra=extra,
@@ -162,6 +175,7 @@ class ActorClass(Generic[C]):
             concurrency_groups=options.get("concurrency_groups") or {},
             is_async=is_async,
             out_of_order=handle.out_of_order,
+            without_events=handle.without_events,
             name=handle.name,
             namespace=namespace,
             handle=encode(handle),
@@ -218,6 +232,7 @@ class ActorClass(Generic[C]):
             job_id=spec.job_id,
             owner_id=runtime.facts.owner_id,
             owner_address="" if detached else runtime.facts.own_address,
+            owner_node_id=runtime.services.worker_node_id,
             class_name=spec.class_name,
             name=spec.name,
             namespace=spec.namespace,
@@ -233,57 +248,13 @@ class ActorClass(Generic[C]):
     # ---- hosted by the GCS
 
     def _start_detached(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle:
-        if spec.extra is not None:
-            self._resolve_arguments(runtime, spec.extra)
         if runtime.facts.namespace_is_anonymous and not self._options.get("namespace"):
             log.warning("detached_actor_in_anonymous_namespace", actor=spec.name or spec.class_name)
-        existing = runtime.io.call(self._create_detached(runtime, spec))
+        record = self._record(runtime, spec, detached=True)
+        if_exists = bool(self._options.get("get_if_exists"))
+        answer = runtime.io.call(create_detached(runtime, spec, record, get_if_exists=if_exists))
+        existing = self._unless_created(answer.existing, spec, created=answer.created)
         return existing or handle_from_record(spec.handle)
-
-    @staticmethod
-    def _resolve_arguments(runtime: Runtime, extra: CallExtra) -> None:
-        """The GCS restarts the actor after we are gone: its arguments must be values by then."""
-        waiting: list[Entry] = []
-        for _, ref in extra.arguments:
-            entry = entry_of(ref)
-            runtime.ownership.fetch(entry)
-            waiting.append(entry)
-        runtime.blocking.until_complete(waiting, None)
-
-    async def _create_detached(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle | None:
-        request = spec.key.request
-        creation = creation_message(spec, 0, runtime.services)
-        creation.detached = True
-        creation.owner_address = ""
-        start = ns.StartDetachedActor(
-            actor_id=spec.actor_id,
-            job_id=spec.job_id,
-            namespace=spec.namespace,
-            name=spec.name,
-            resources=request.resources,
-            placement_resources=request.placement_resources,
-            placement_group_id=request.placement_group_id,
-            bundle_index=request.bundle_index,
-            creation_spec=creation.SerializeToString(),
-            runtime_env_json=request.runtime_env_json,
-            class_name=spec.class_name,
-            driver_address=runtime.facts.driver_address,
-        )
-        message = gcs.CreateDetachedActorRequest(
-            actor=self._record(runtime, spec, detached=True),
-            start=start,
-            max_restarts=spec.max_restarts,
-            get_if_exists=bool(self._options.get("get_if_exists")),
-            scheduling=gcs.SchedulingRequest(
-                selector=request.selector,
-                fallback=request.fallback,
-                affinity_node_id=request.affinity_node_id,
-                affinity_soft=request.affinity_soft,
-            ),
-        )
-        link = runtime.gcs()
-        answer = await link.call(link.actors.CreateDetachedActor, message)
-        return self._unless_created(answer.existing, spec, created=answer.created)
 
 
 def _start(runtime: Runtime, spec: ActorSpec, entry: Entry, client: ActorClient) -> None:

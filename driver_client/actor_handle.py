@@ -19,6 +19,7 @@ from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
+from driver_client.printed_id import PrintedId
 from driver_client.shell.actor_client import ActorClient
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class HandleFacts(msgspec.Struct, frozen=True, array_like=True):
     name: str = ""
     namespace: str = ""
     out_of_order: bool = False
+    without_events: bool = False
 
 
 def encode(facts: HandleFacts) -> bytes:
@@ -115,6 +117,7 @@ class ActorMethod:
                 "max_task_retries": old.max_retries,
                 "retry_exceptions": old.retry_exceptions,
                 "concurrency_group": old.concurrency_group,
+                "enable_task_events": not old.without_events,
                 **options,
             },
             old.max_retries,
@@ -148,6 +151,7 @@ def _template(
         max_retries=default_retries if retries is None else retries,
         retry_exceptions=tuple(rule) if is_list(rule) else rule,
         concurrency_group=options.get("concurrency_group") or "",
+        without_events=options.get("enable_task_events") is False,
     )
 
 
@@ -168,6 +172,8 @@ class ActorHandle:
             if name not in HIDDEN_METHODS:
                 raise AttributeError(f"actor class {facts.class_name} has no method {name!r}")
             options = {}
+        if facts.without_events:
+            options = {"enable_task_events": False, **options}
         call_name = f"{facts.class_name}.{name}"
         template = _template(name, options, facts.max_task_retries, call_name)
         method = ActorMethod(facts, self._ref, template)
@@ -193,13 +199,13 @@ class ActorHandle:
         return [*super().__dir__(), *self._facts.methods]
 
     @property
-    def _actor_id(self) -> _ActorId:
-        return _ActorId(self._facts.actor_id)
+    def _actor_id(self) -> PrintedId:
+        return PrintedId("ActorID", self._facts.actor_id)
 
     @property
-    def _ray_actor_id(self) -> _ActorId:
+    def _ray_actor_id(self) -> PrintedId:
         """Ray's name for the id."""
-        return _ActorId(self._facts.actor_id)
+        return self._actor_id
 
 
 def client_in(runtime: Runtime, facts: HandleFacts) -> ActorClient:
@@ -214,26 +220,6 @@ def client_in(runtime: Runtime, facts: HandleFacts) -> ActorClient:
             runtime.io.post(lambda: runtime.watches().watch(facts.actor_id, facts.owner_address))
         client = known
     return client
-
-
-class _ActorId:
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-
-    def hex(self) -> str:
-        return self._value.hex()
-
-    def binary(self) -> bytes:
-        return self._value
-
-    def __repr__(self) -> str:
-        return f"ActorID({self._value.hex()})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ActorId) and other.binary() == self._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
 
 
 def handle_from_record(data: bytes) -> ActorHandle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
 from driver_client.shell.runtime import Runtime
+
+_KILLED = "killed by shoal.kill"
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
@@ -52,6 +55,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 def _block(wanted: list[Entry], timeout: float | None) -> None:
     runtime = process.get_runtime()
     fetch_borrowed(runtime, wanted)
+    started_ns = time.perf_counter_ns()
     try:
         runtime.blocking.until_complete(wanted, timeout)
     except exceptions.GetTimeoutError as error:
@@ -59,12 +63,16 @@ def _block(wanted: list[Entry], timeout: float | None) -> None:
             if entry.group_id and entry.state == entries.PENDING:
                 raise _group_timeout(entry.group_id, timeout) from None
         raise error from None
+    finally:
+        runtime.events.waited("get", started_ns)
 
 
 def _group_timeout(group_id: bytes, timeout: float | None) -> exceptions.GetTimeoutError:
     reason, message = placement_group.pending_reason(group_id)
     text = f"placement group {group_id.hex()} was not ready after {timeout:g} s"
-    return exceptions.GetTimeoutError(f"{text}: {reason}: {message}" if reason else text, reason)
+    # The sentence begins with the token already.
+    detail = message if message.startswith(reason) else f"{reason}: {message}"
+    return exceptions.GetTimeoutError(f"{text}: {detail}" if reason else text, reason)
 
 
 def fetch_borrowed(runtime: Runtime, wanted: list[Entry]) -> None:
@@ -119,7 +127,9 @@ def wait(
     runtime = process.get_runtime()
     if fetch_local or runtime.ownership.borrowed:
         fetch_borrowed(runtime, wanted)
+    started_ns = time.perf_counter_ns()
     ready = runtime.blocking.until_count(wanted, num_returns, timeout)
+    runtime.events.waited("wait", started_ns)
     return _split(refs, ready)
 
 
@@ -154,19 +164,12 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
 
 async def _kill_own(runtime: Runtime, actor_id: bytes, *, no_restart: bool) -> None:
-    host = runtime.host()
-    if not host.kill(actor_id, no_restart=no_restart, reason="killed by shoal.kill"):
-        return
-    actor = host.get(actor_id)
-    if no_restart and actor is not None and actor.spec.name:
-        await host.reporter.flushed(limits.GCS_CALL_TIMEOUT_S)
+    await runtime.host().kill(actor_id, no_restart=no_restart, reason=_KILLED)
 
 
 async def _kill_at_owner(address: str, actor_id: bytes, *, no_restart: bool) -> None:
     async with make_channel(address) as channel:
-        request = pb.KillActorRequest(
-            actor_id=actor_id, no_restart=no_restart, reason="killed by shoal.kill"
-        )
+        request = pb.KillActorRequest(actor_id=actor_id, no_restart=no_restart, reason=_KILLED)
         link_call: Callable[..., Awaitable[pb.KillActorResponse]] = rpc.CoreWorkerServiceStub(
             channel
         ).KillActor

@@ -66,8 +66,12 @@ def _node_row(node: t.NodeRecord) -> dict[str, Any]:
 def cluster_resources() -> dict[str, float]:
     """Sum of the totals of all nodes that are alive, placed groups' resources under their names."""
     parts = [node.total.amounts for node in node_records() if node.state != t.NODE_STATE_DEAD]
-    groups = gcs_call(lambda link: link.groups.GetAllGroups, pg.GetAllGroupsRequest()).groups
-    return _sum([*parts, *(group_resources(group) for group in groups)])
+    return _sum([*parts, *(group_resources(group) for group in _groups())])
+
+
+def _groups() -> list[pg.PlacementGroupRecord]:
+    answer = gcs_call(lambda link: link.groups.GetAllGroups, pg.GetAllGroupsRequest())
+    return list(answer.groups)
 
 
 def group_resources(record: pg.PlacementGroupRecord) -> resources.Vector:
@@ -79,17 +83,34 @@ def group_resources(record: pg.PlacementGroupRecord) -> resources.Vector:
     ):
         if not node:
             continue
-        marker = {"bundle": resources.BUNDLE_UNITS * resources.RESOURCE_UNIT}
-        for name, amount in {**bundle.resources.amounts, **marker}.items():
-            indexed = resources.indexed_name(name, index, group)
-            resources.add(total, {indexed: amount, resources.wildcard_name(name, group): amount})
+        units = resources.BUNDLE_UNITS * resources.RESOURCE_UNIT
+        amounts = bundle.resources.amounts
+        resources.add(total, resources.bundle_view(group, index, amounts, units))
     return total
 
 
 def available_resources() -> dict[str, float]:
-    """Sum of what is free on all nodes that are alive."""
+    """Sum of what is free on all nodes that are alive, and in placed groups under their names."""
     alive = [node for node in node_records() if node.state != t.NODE_STATE_DEAD]
-    return _sum([node.available.amounts for node in alive])
+    groups = {group.spec.placement_group_id: group for group in _groups()}
+    free: resources.Vector = {}
+    for node in alive:
+        resources.add(free, node.available.amounts)
+    for group in groups.values():
+        resources.add(free, group_resources(group))
+    for node in alive:
+        for use in node.bundle_use:
+            group = groups.get(use.placement_group_id)
+            # A snapshot may be older than the group's newest record.
+            if group is not None and group.bundle_nodes[use.index] == node.node_id:
+                resources.subtract(free, _used(use))
+    return resources.floats(free)
+
+
+def _used(use: t.BundleUse) -> resources.Vector:
+    units = use.leases * resources.BUNDLE_LEASE_SHARE
+    group = use.placement_group_id.hex()
+    return resources.bundle_view(group, use.index, use.used.amounts, units)
 
 
 def _sum(parts: list[Any]) -> dict[str, float]:

@@ -21,13 +21,17 @@ from cluster_common import limits as common_limits
 from cluster_common.transport import endpoints, faults
 from driver_client import exceptions, limits, process
 from driver_client.shell.driver_hooks import RuntimeHooks
+from driver_client.shell.environment_texts import PackedEnvironment
+from driver_client.shell.environments import order_ahead
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.gcs_link import GcsLink
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.log_printer import print_worker_lines, quiet_for_s
+from driver_client.shell.package_archives import PackageArchives
 from driver_client.shell.peer_service import PeerService
 from driver_client.shell.process_facts import ProcessFacts
 from driver_client.shell.runtime import Runtime
+from driver_client.shell.verdict import follow_verdict
 
 _NODES_WAIT_S = 20.0
 _NODES_POLL_S = 0.02
@@ -48,12 +52,22 @@ def connect_driver(
     *,
     namespace: str | None = None,
     log_to_driver: bool = True,
-    runtime_env_json: str = "",
+    environment: PackedEnvironment | None = None,
+    archives: PackageArchives | None = None,
     connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
 ) -> Runtime:
     """Makes this process a driver of the cluster at `gcs_address` (`host:port`).
 
+    Args:
+        gcs_address: of the cluster.
+        namespace: of names; None: a random one.
+        log_to_driver: print what workers print.
+        environment: runtime environment of all work of the job.
+        archives: what it was packed with; closed with the connection.
+        connect_timeout_s: for the first answer.
+
     Raises:
+        exceptions.RuntimeEnvSetupError: the environment's packages cannot be brought.
         exceptions.RpcError: the GCS cannot be reached within `connect_timeout_s`.
         exceptions.RaySystemError: the cluster has no node.
     """
@@ -66,7 +80,7 @@ def connect_driver(
                 gcs_address,
                 namespace,
                 log_to_driver=log_to_driver,
-                runtime_env_json=runtime_env_json,
+                runtime_env_json=environment.text() if environment is not None else "",
                 connect_timeout_s=connect_timeout_s,
             )
         )
@@ -74,8 +88,27 @@ def connect_driver(
         io.close(_nothing())
         raise
     runtime.server = server
+    if environment is not None and environment.fields:
+        try:
+            _bring_environment(runtime, environment, archives)
+        except BaseException:
+            disconnect_driver(runtime)
+            raise
     process.set_runtime(runtime)
     return runtime
+
+
+def _bring_environment(
+    runtime: Runtime, environment: PackedEnvironment, archives: PackageArchives | None
+) -> None:
+    """The job's packages go to the home agent, which begins to make the environment."""
+    environments = runtime.environments
+    if archives is not None:
+        environments.archives = archives
+    environments.bring(environment.packages)
+    order = order_ahead(runtime.facts.runtime_env_json, runtime.facts.job_id)
+    if order is not None:
+        runtime.io.post(lambda: runtime.leases().home.send(order))
 
 
 def disconnect_driver(runtime: Runtime) -> None:
@@ -83,6 +116,7 @@ def disconnect_driver(runtime: Runtime) -> None:
     process.set_runtime(None)
     runtime.detach_hooks()
     runtime.io.close(_goodbye(runtime))
+    runtime.environments.close()
     runtime.detach_hooks()
 
 
@@ -95,6 +129,7 @@ async def _goodbye(runtime: Runtime) -> None:
     if host is not None:
         await host.reporter.flushed(0.2)
     link = runtime.gcs()
+    runtime.leases().finishing()
     try:
         request = gcs.FinishJobRequest(job_id=runtime.facts.job_id)
         await link.call(link.jobs.FinishJob, request, timeout_s=2.0, reconnect_s=0.0)
@@ -122,6 +157,7 @@ def _follow_home(runtime: Runtime) -> None:
                 runtime.facts.agent_address = node.address
                 runtime.facts.node_id = node.node_id
                 leases.move_home(node.address)
+                await runtime.environments.uploads.home_moved()
                 return
             await asyncio.sleep(limits.RECONNECT_DELAY_MAX_S)
         leases.homeless(f"the agent at {lost} is gone ({message}) and the cluster has no other")
@@ -188,6 +224,7 @@ async def _connect(
     rpc.add_CoreWorkerServiceServicer_to_server(service, server)
     await server.start()
     _follow_home(runtime)
+    follow_verdict(runtime)
     session = runtime.leases().home
     try:
         await asyncio.wait_for(session.welcomed.wait(), limits.CONNECT_TIMEOUT_S)

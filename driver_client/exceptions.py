@@ -295,6 +295,10 @@ class RuntimeEnvSetupError(RayError):
     """The runtime environment could not be made."""
 
 
+class ActorRuntimeEnvSetupError(ActorDiedError, RuntimeEnvSetupError):
+    """The actor never started: its runtime environment could not be made."""
+
+
 class PendingCallsLimitExceeded(RayError):
     """More calls wait for the actor than `max_pending_calls` allows."""
 

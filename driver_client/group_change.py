@@ -24,24 +24,44 @@ def state_name(state: int) -> str:
 
 
 class GroupFollower:
-    """Turns records into changes."""
+    """Turns records into changes.
 
-    def __init__(self, callback: Callable[[GroupChange], None]) -> None:
+    Args:
+        callback: called with each change.
+        last: the record that was told last; without it the first one only sets where we are.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[GroupChange], None],
+        last: pg.PlacementGroupRecord | None = None,
+    ) -> None:
         self._callback = callback
-        self._last: pg.PlacementGroupRecord | None = None
+        self._nodes = [] if last is None else _placed(last, [])
+        self.last = last
 
     def changed(self, record: pg.PlacementGroupRecord) -> None:
-        """Compares with the record before; the first one only sets where we are."""
-        last, self._last = self._last, record
+        """Compares with the record before."""
+        last, before = self.last, self._nodes
+        after = _placed(record, before)
+        self.last, self._nodes = record, after
         if last is None:
             return
-        before, after = list(last.bundle_nodes), list(record.bundle_nodes)
-        lost = tuple(
-            i for i, node in enumerate(before) if node and (i >= len(after) or not after[i])
-        )
+        lost = tuple(i for i, node in enumerate(before) if node and after[i] != node)
         placed = tuple(
             i for i, node in enumerate(after) if node and (i >= len(before) or before[i] != node)
         )
         if record.state != last.state or lost or placed:
             cause = record.message or record.reason
             self._callback(GroupChange(state_name(record.state), lost, placed, cause))
+
+
+def _placed(record: pg.PlacementGroupRecord, before: list[bytes]) -> list[bytes]:
+    """The node of each bundle that can be used, else b"".
+
+    Bundles that are prepared have a node already, but may lose it before they are committed.
+    """
+    nodes = list(record.bundle_nodes) or [b""] * len(before)
+    if record.state != pg.PLACEMENT_GROUP_STATE_PREPARED:
+        return nodes
+    return [node if i < len(before) and before[i] == node else b"" for i, node in enumerate(nodes)]

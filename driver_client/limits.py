@@ -6,6 +6,9 @@ LEASE_LINGER_MS = 50
 LEASE_REQUESTS_PENDING_MAX = 16
 """Outstanding lease requests per scheduling key; each grant makes room for the next."""
 
+BACKLOG_TOLD_MS = 100
+"""Between two messages that only say how many tasks of a key wait for no request."""
+
 PIPELINE_DEPTH_MAX = 32
 """Tasks in flight per leased worker when they are known to be short."""
 
@@ -34,27 +37,81 @@ OBJECT_BYTES_MAX = 1 << 29
 """Largest single value: it travels inside frames until a node's object store carries large ones."""
 
 CONNECT_TIMEOUT_S = 10.0
+GOODBYE_S_MAX = 1.0
+"""A process that ends gives its words to the agents so long to leave."""
+
+CLOSE_S_MAX = 60.0
+"""And this long to all its streams to close: tens of thousands take some seconds."""
+
+AGENT_SESSIONS_OPENING_MAX = 256
+"""Lease sessions that one process opens at once; more wait their turn, and their time to connect
+begins with it: thousands at once only made each other late."""
+
 GCS_CALL_TIMEOUT_S = 30.0
 GCS_RECONNECT_S = 60.0
 """How long a process tries to reach a GCS that went away before its calls fail."""
 
+VERDICT_REASON_S = 2.0
+"""A driver that was declared dead asks the GCS why, at most so long, before its calls fail."""
+
 RECONNECT_DELAY_MIN_S = 0.02
 RECONNECT_DELAY_MAX_S = 0.5
 AGENT_RECONNECT_S = 5.0
+AGENT_DIAL_S = 1.0
 
 ACTOR_GRACEFUL_EXIT_S = 30.0
 """After its last handle went an actor may finish what was called; then it is killed (Ray: 30 s)."""
 
 TASK_RETRIES_DEFAULT = 3
 PENDING_CALLS_WARN = 5_000
+ACTORS_STARTING_MANY = 1_000
+ACTORS_STARTING_FEW = 250
+FULL_COLLECTIONS_WAIT_S = 60.0
+"""Full garbage collections wait from the first number of actors that start at once until the second
+is left, and at most this long."""
+
 ACTOR_RECORDS_BATCH_MAX = 500
+ACTOR_RECORDS_PAUSE_S = 0.1
+"""Between two batches of one process: at most 5,000 records a second reach the GCS, and a record
+that changes again meanwhile is sent once. Names that became free do not wait for it."""
+
+TASK_EVENTS_UNSENT_MAX = 20_000
+"""Executions a process remembers until they are sent, so about as many a second; more are counted
+as lost. All of 130,000 calls a second cost 5 % of them, this budget about 1 %."""
+
+TASK_EVENTS_BATCH_MAX = 10_000
+"""Executions in one batch: encoding holds the interpreter for less than a millisecond."""
+
+TASK_EVENTS_FLUSH_S = 1.0
+"""After its first unsent execution a worker sends what it has; without any it does nothing."""
+
+WAIT_EVENT_US_MIN = 100
+"""Shorter waits in `get` and `wait` are not recorded."""
+
+TASK_EVENTS_ASK_S = 5.0
+"""For one agent to collect and send what its workers did."""
+
 BORROW_GRACE_S = 5.0
 LOG_LINES_MAX = 10_000
+PACKAGE_HOLD_S_MAX = 30.0
+PACKAGE_PUT_S_MAX = 600.0
+"""Bringing one package to the agent on the same machine, or to the next one."""
+
+PACKAGE_ROW_TRIES_MAX = 20
+"""Others may write the same row of the directory at the same moment."""
+
+PACKAGE_ACTORS_REMEMBERED_MAX = 10_000
+"""Detached actors whose packages this process brings again when it loses its home agent."""
+
+ENVIRONMENT_TEXTS_MAX = 1_000
+"""Runtime environments of options that were packed already."""
+
 EXIT_THREADS_WAIT_S = 10.0
 EXIT_COROUTINES_WAIT_S = 2.0
 ASYNC_CONCURRENCY_DEFAULT = 1_000
-EXIT_FLUSH_S = 0.1
-"""A worker that ends gives gRPC this long to hand its last answers to the kernel."""
+EXIT_ANSWERS_READ_S = 2.0
+"""A worker that ends waits this long for its callers and its agent to say that they read its last
+words. One that is gone is not waited for; only one that hangs, or was cut off, costs this time."""
 
 INTERRUPT_LOOK_S = 1.0
 """A thread that blocks looks for signals this often, for one that came just before it blocked."""
@@ -65,3 +122,7 @@ LAST_OUTPUT_MAX_S = 0.5
 
 GROUP_CACHE_MAX = 20_000
 """Placement groups remembered per process (bundle to node maps)."""
+
+LOOP_CLEARED_MAX_S = 1.0
+LOOP_JOINED_MAX_S = 5.0
+"""For what a connection left on its loop to end, and for the thread after it."""

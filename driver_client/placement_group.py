@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_common import resources
@@ -15,7 +15,10 @@ from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
+from driver_client.printed_id import PrintedId
 from driver_client.shell.group_session import GroupSession
+
+T = TypeVar("T")
 
 _GONE = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
 _EXPLAIN_TIMEOUT_S = 2.0
@@ -27,6 +30,7 @@ class PlacementGroup:
     def __init__(self, id_bytes: bytes, bundles: Sequence[Mapping[str, float]]) -> None:
         self.id_bytes = id_bytes
         self._bundles = [dict(bundle) for bundle in bundles]
+        self._told: pg.PlacementGroupRecord | None = None
 
     @staticmethod
     def empty() -> PlacementGroup:
@@ -39,9 +43,9 @@ class PlacementGroup:
         return not self.id_bytes
 
     @property
-    def id(self) -> _GroupId:
+    def id(self) -> PrintedId:
         """The id, with `hex()`."""
-        return _GroupId(self.id_bytes)
+        return PrintedId("PlacementGroupID", self.id_bytes)
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
@@ -123,8 +127,10 @@ class PlacementGroup:
 
     def on_change(self, callback: Callable[[GroupChange], None]) -> Callable[[], None]:
         """Calls `callback` at every change, on the I/O thread (keep it short); returns a stop."""
+        return self._follow(GroupFollower(callback))
+
+    def _follow(self, follower: GroupFollower) -> Callable[[], None]:
         runtime = process.get_runtime()
-        follower = GroupFollower(callback)
 
         def start() -> None:
             runtime.group_session().listen(self.id_bytes, follower.changed)
@@ -136,45 +142,26 @@ class PlacementGroup:
         return stop
 
     async def changed(self) -> GroupChange:
-        """Waits for the next change."""
+        """Waits for the next change; one since this handle's last `changed()` is told at once."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[GroupChange] = loop.create_future()
+        future: asyncio.Future[tuple[GroupChange, pg.PlacementGroupRecord | None]]
+        future = loop.create_future()
 
         def tell(change: GroupChange) -> None:
-            loop.call_soon_threadsafe(_set_once, future, change)
+            loop.call_soon_threadsafe(_set_once, future, (change, follower.last))
 
-        stop = self.on_change(tell)
+        follower = GroupFollower(tell, self._told)
+        stop = self._follow(follower)
         try:
-            return await future
+            change, self._told = await future
         finally:
             stop()
+        return change
 
 
-def _set_once(future: asyncio.Future[GroupChange], change: GroupChange) -> None:
+def _set_once(future: asyncio.Future[T], value: T) -> None:
     if not future.done():
-        future.set_result(change)
-
-
-class _GroupId:
-    """A group's id as Ray users print it."""
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-
-    def hex(self) -> str:
-        return self._value.hex()
-
-    def binary(self) -> bytes:
-        return self._value
-
-    def __repr__(self) -> str:
-        return f"PlacementGroupID({self._value.hex()})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _GroupId) and other.binary() == self._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
+        future.set_result(value)
 
 
 def removed_error(

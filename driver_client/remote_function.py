@@ -10,14 +10,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from driver_client import limits, process, strategies
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
-from driver_client.core.call import CallTemplate, FunctionBody, function_body, returns_of
+from driver_client.core.call import CallTemplate, returns_of
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.core.shapes import is_list
 from driver_client.object_ref import ObjectRef
-from driver_client.objects import serialization
+from driver_client.shared_body import SharedBody
 from driver_client.shell import running
 from driver_client.shell.runtime import Runtime
-from driver_client.source_files import source_file
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,9 +29,9 @@ class RemoteFunction(Generic[P, R]):
         option_rules.check(options, option_rules.TASK_OPTIONS, "a remote function")
         self._function = function
         self._options = options
-        self._name = f"{function.__module__}.{function.__qualname__}"
-        self._body: FunctionBody | None = None
-        self._runtime: Runtime | None = None
+        self._body = SharedBody(function)
+        self._prepared_for = b""
+        """The id of this process in its cluster: the runtime itself must not live on in here."""
         self._template: CallTemplate | None = None
         self._key: SchedulingKey | None = None
         functools.update_wrapper(self, function)
@@ -58,7 +57,7 @@ class RemoteFunction(Generic[P, R]):
         Arguments may be references to values of the declared types, hence no parameter types here.
         """
         runtime = process.get_runtime()
-        if runtime is not self._runtime or running.current.get() is not None:
+        if runtime.facts.owner_id is not self._prepared_for or running.current.get() is not None:
             self._prepare(runtime)
         assert self._key is not None, "prepared above"
         assert self._template is not None, "prepared above"
@@ -85,15 +84,11 @@ class RemoteFunction(Generic[P, R]):
 
     def _prepare(self, runtime: Runtime) -> None:
         options = self._options
-        if self._body is None:
-            self._body = function_body(
-                serialization.dumps_by_value(self._function),
-                self._name,
-                source_file(self._function),
-            )
+        body = self._body.get()
         key = strategies.scheduling_key(options, for_actor=False, name=self._function.__name__)
         known = self._key
-        if runtime is self._runtime and known is not None and known.digest == key.digest:
+        same = runtime.facts.owner_id is self._prepared_for
+        if same and known is not None and known.digest == key.digest:
             return
         retry_exceptions: Any = options.get("retry_exceptions") or False
         if is_list(retry_exceptions):
@@ -101,7 +96,7 @@ class RemoteFunction(Generic[P, R]):
         retries = options.get("max_retries")
         self._key = key
         self._template = CallTemplate(
-            body=self._body,
+            body=body,
             call_name=options.get("name") or self._function.__name__,
             **returns_of(self._returns()),
             backpressure=options.get("_generator_backpressure_num_objects") or 0,
@@ -110,8 +105,9 @@ class RemoteFunction(Generic[P, R]):
             placement_group_id=key.request.placement_group_id,
             capture_child_tasks=strategies.captures_children(options),
             max_calls=self._max_calls(),
+            without_events=options.get("enable_task_events") is False,
         )
-        self._runtime = runtime
+        self._prepared_for = runtime.facts.owner_id
 
 
 def _rebuild(function: Callable[..., Any], options: dict[str, Any]) -> RemoteFunction[..., Any]:

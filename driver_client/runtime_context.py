@@ -5,12 +5,10 @@ Ids are hex; None off an actor or task.
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from cluster_common import resources
 from driver_client import process
 from driver_client.actor_handle import ActorHandle, decode
+from driver_client.runtime_env import RuntimeEnv
 from driver_client.shell import running
 from driver_client.shell.process_facts import ProcessFacts
 
@@ -112,9 +110,9 @@ class RuntimeContext:
         return self._facts.runtime_env_json or "{}"
 
     @property
-    def runtime_env(self) -> dict[str, Any]:
+    def runtime_env(self) -> RuntimeEnv:
         """The runtime environment."""
-        return json.loads(self._facts.runtime_env_json or "{}")
+        return RuntimeEnv.deserialize(self._facts.runtime_env_json)
 
     @property
     def gcs_address(self) -> str:

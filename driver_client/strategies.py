@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +75,7 @@ def scheduling_key(options: Mapping[str, Any], *, for_actor: bool, name: str) ->
     runtime = process.get_runtime()
     environment = options.get("runtime_env")
     if environment:
-        request.runtime_env_json = json.dumps(environment, sort_keys=True)
+        request.runtime_env_json = runtime.environments.text_for(environment)
     else:
         request.runtime_env_json = runtime.facts.runtime_env_json
     request.job_id = runtime.facts.job_id

@@ -12,11 +12,13 @@ import os
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import core_worker_pb2 as cw
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
+from cluster_api.v1.task_events_pb2 import TaskEventBatch
 from cluster_common.transport import endpoints, faults
 from cluster_common.worker_start import WorkerStart
 from driver_client import limits, process
 from driver_client.shell.driver_hooks import RuntimeHooks
 from driver_client.shell.executor import Executor
+from driver_client.shell.farewell import say_farewell
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.log_printer import print_worker_lines
@@ -24,9 +26,10 @@ from driver_client.shell.outcome import flush_output
 from driver_client.shell.peer_service import PeerService
 from driver_client.shell.process_facts import ProcessFacts
 from driver_client.shell.runtime import Runtime
+from driver_client.shell.setup_hook import run_setup_hook
 from driver_client.shell.worker_link import WorkerLink
 
-_DRAIN_S = 1.0
+_GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Worker:
@@ -34,6 +37,9 @@ class Worker:
 
     def __init__(self, start: WorkerStart) -> None:
         self._start = start
+        self._inherited_gpus = os.environ.get(_GPU_VARIABLE)
+        self._is_leaving = False
+        self._agent_heard = asyncio.Event()
         self._io = IoThread("shoal-io")
         self._io.start()
         self._facts = ProcessFacts(
@@ -62,6 +68,7 @@ class Worker:
             self._io,
             runtime.ownership,
             functions,
+            runtime.events,
             exit_process=self.leave,
             actor_named=self._actor_named,
             children=runtime,
@@ -80,6 +87,7 @@ class Worker:
         self.link = WorkerLink(
             self._io, start.agent_address, register, self._command, self._agent_gone
         )
+        runtime.events.send = self._send_events
         runtime.blocking.blocked = self._blocked
         runtime.blocking.unblocked = self._unblocked
 
@@ -88,6 +96,7 @@ class Worker:
         process.set_runtime(self.runtime)
         self.executor.take_interrupts()
         self.executor.run()
+        self._io.call(self._last_words())
         atexit._run_exitfuncs()  # noqa: SLF001 - the child ends without the interpreter's own exit  # pyright: ignore[reportPrivateUsage]
         flush_output()
         os._exit(0)
@@ -106,6 +115,10 @@ class Worker:
             self._create_detached(command.create_actor)
         elif kind == "exit":
             self._exit(command.exit)
+        elif kind == "exit_noted":
+            self._agent_heard.set()
+        elif kind == "flush_task_events":
+            self.runtime.events.flush(asked=True)
 
     def _welcomed(self, welcome: pb.WorkerWelcome) -> None:
         facts = self._facts
@@ -125,10 +138,16 @@ class Worker:
         facts.actor_id = begin.actor_id
         facts.placement_group_id = begin.placement_group_id
         facts.runtime_env_json = begin.runtime_env_json
-        gpus = facts.devices.get("GPU")
-        if gpus is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+        self._show_devices(facts.devices.get("GPU"))
         self.executor.lease_began(begin.lease_id)
+
+    def _show_devices(self, gpus: list[int] | None) -> None:
+        """Devices of this lease; without any what the process was started with, not the last's."""
+        shown = self._inherited_gpus if gpus is None else ",".join(str(gpu) for gpu in gpus)
+        if shown is None:
+            os.environ.pop(_GPU_VARIABLE, None)
+        else:
+            os.environ[_GPU_VARIABLE] = shown
 
     def _actor_named(self, message: cw.CreateActor) -> None:
         facts = self._facts
@@ -173,27 +192,32 @@ class Worker:
     # ---- ending, any thread
 
     def leave(self, reason: str) -> None:
-        """Answers what was executed, tells the agent, ends."""
-        self._io.post(lambda: self._io.keeper.start(self._leave(reason), "leave") and None)
+        """Tells the agent, finishes what runs, answers it, ends."""
+        self._io.post(self._leave, reason)
 
-    async def _leave(self, reason: str) -> None:
+    def _leave(self, reason: str) -> None:
+        if self._is_leaving:
+            return
+        self._is_leaving = True
         self.executor.exiting = True
+        self.runtime.events.flush()
         self.link.send(pb.WorkerItem(exiting=pb.WorkerExiting(intended=True, reason=reason)))
+        self._io.keeper.start(self._finish(), "leave")
+
+    async def _finish(self) -> None:
         await self.executor.end_coroutines()
-        await self.link.drained(_DRAIN_S)
+        self.executor.stop()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _DRAIN_S
-        while (  # noqa: ASYNC110 - as many events as streams; bounded, once a process
-            loop.time() < deadline and not all(s.is_drained() for s in self.service.streams)
-        ):
-            await asyncio.sleep(0.001)  # bounded: the streams' writers empty them
-        # gRPC says that a write is over before its threads have given it to the socket.
-        await asyncio.sleep(limits.EXIT_FLUSH_S)
+        loop.call_later(limits.EXIT_THREADS_WAIT_S, os._exit, 0)
+
+    async def _last_words(self) -> None:
+        await say_farewell(self.service.streams, self.runtime.ownership, self._agent_heard)
         # The server is not stopped: the process's end closes its connections without a GOAWAY,
         # which every peer's gRPC would print.
-        await self.runtime.close_async(reason)
-        self.executor.stop()
-        loop.call_later(limits.EXIT_THREADS_WAIT_S, os._exit, 0)
+        await self.runtime.close_async("the worker ended")
+
+    def _send_events(self, batch: TaskEventBatch) -> None:
+        self.link.send(pb.WorkerItem(task_events=batch))
 
     # ---- lending the CPU while blocked, any thread
 
@@ -207,5 +231,7 @@ class Worker:
 
 
 def run_worker(start: WorkerStart) -> None:
-    """Entry of a forked worker; does not return."""
+    """Entry of a worker; does not return."""
+    if start.setup_hook:
+        run_setup_hook(start.setup_hook)
     Worker(start).run()

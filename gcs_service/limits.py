@@ -21,10 +21,15 @@ DRIVER_PROBE_INTERVAL_MS = 30_000
 """Between two looks at a driver, beside its home agent's: that may never have known it."""
 PING_INTERVAL_MS = 30_000
 """Silence on a node's stream after which it is pinged."""
+PING_TICKS = 60
+"""Pings leave at so many moments of an interval (every 500 ms by default), those due in between
+together: one wake-up of the threads for all of them."""
 PING_LAST_INTERVAL_MS = 5_000
 """Between the last pings before a verdict; in proportion when the interval is another one."""
 PINGS_MISSED_MAX = 3
 """Two in a row and a closer third without an answer: dead."""
+DEADLINES_SHARE = 4
+"""So many times as many deadlines as there are things to wait for; then superseded ones go."""
 VERDICT_LAG_MS_MAX = 500
 """A verdict is put off when the checker itself was this late (FIELD_REPORTS O-19)."""
 
@@ -57,6 +62,8 @@ KV_KEYS_LISTED_MAX = 100_000
 # ---- demand
 DEMAND_GROUPS_MAX = 1_000
 """Waiting groups of one snapshot, the oldest; an autoscaler buys for them first anyway."""
+DEMAND_TAKEN_MAX = 100_000
+"""Requests that one agent took and another one's report still counts; the oldest goes first."""
 DEMAND_WAITERS_MAX = 1_000
 DEMAND_WAIT_MS_MAX = 30_000
 """How long one question for a change may stay open."""
@@ -68,6 +75,8 @@ EXECUTOR_BATCH_ITEMS_MAX = 256
 """Events an executor handles before it hands its effects over."""
 EXECUTOR_QUEUE_ITEMS_MAX = 20_000
 """Calls that may wait for an executor before the streams that feed it are read more slowly."""
+LOOP_OUTPUTS_MAX = 50_000
+"""Outputs that may wait for the I/O loop before those streams are read more slowly."""
 SESSIONS_MAX = 60_000
 """Open streams of all kinds; more are refused."""
 LOOP_DRAIN_NS_MAX = 200_000

@@ -30,6 +30,7 @@ Example: python -m raylet_agent --gcs-address 127.0.0.1:6380 --num-cpus 4 --labe
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.option("--gcs-address", required=True, help="host:port of the GCS.")
+@click.option("--via", default="", help="host:port of an agent that relays to the GCS.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Interface to listen on.")
 @click.option("--advertise", default="", help="Host others reach it at; default --host.")
 @click.option("--port", default=0, show_default=True, help="Port to listen on; 0: any free one.")
@@ -93,6 +94,7 @@ def read_settings(options: dict[str, Any]) -> s.AgentSettings:
     cpus, memory = options["num_cpus"], options["memory"]
     return s.AgentSettings(
         gcs_address=s.check_address("--gcs-address", options["gcs_address"]),
+        via=s.check_address("--via", options["via"]) if options["via"] else "",
         host=host,
         reached_at=options["advertise"] or advertised(host),
         port=s.check_port(options["port"]),

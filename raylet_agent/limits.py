@@ -39,10 +39,18 @@ REFILL_QUIET_MS = 100
 """Forking ahead waits for this long without lease traffic, so that it never competes with work."""
 
 OWNER_REOPEN_MS = 2_000
-"""A driver whose home session broke is dead when it did not come back within this time."""
+"""A driver whose home session did not come back within this time is suspected: the GCS asks it."""
 
+OWNER_AWAY_MS = 20_000
+"""What an owner leased here ends when it did not come back within this time, dead or not. It tries
+for 5 s (and one more attempt, if that takes long); then it counts its leases here as lost."""
+
+OWNER_DIAL_S = 2.0
 OWNER_PROBE_MS = 1_000
-"""Between looking whether the process of a broken session from elsewhere still listens."""
+"""Between looking whether the process of a broken session still listens."""
+
+OWNER_HOME_PROBE_MS = 100
+"""The same for a broken home session, until it is back or `OWNER_REOPEN_MS` are over."""
 
 OWNER_TOMBSTONE_MS = 600_000
 OWNER_TOMBSTONES_MAX = 100_000
@@ -79,13 +87,21 @@ COUNTS_REPORT_DELAY_MS = 250
 
 DEMAND_ENTRIES_MAX = 1_000
 
-LEASES_IN_TRANSIT_MAX = 10_000
-LEASE_IN_TRANSIT_MS = 8_000
-"""A request sent to another node that nobody saw arrive was cancelled on its way."""
+BACKLOGS_MAX = 10_000
+"""Kinds of work, of all owners, that are demand beyond the requests that wait."""
 
-LEASES_TAKEN_NAMED_MAX = 128
+BACKLOG_COUNT_MAX = 1_000_000_000
+"""An owner that says more is taken for one that says this."""
+
+LEASES_IN_TRANSIT_MAX = 10_000
+LEASE_IN_TRANSIT_MS = 20_000
+"""A request sent to another node that nobody saw arrive was cancelled on its way. Longer than an
+owner tries to reach a node (10 s); then it comes back."""
+
+LEASES_TAKEN_NAMED_MAX = 1_024
 LEASE_TAKEN_NAMED_MS = 10_000
-"""How many and how long snapshots name the requests that came from a scheduler and took room."""
+"""How many and how long snapshots name the requests that were demand elsewhere and took room
+here. About 90 bytes each."""
 
 LOG_LINES_QUEUED_MAX = 10_000
 """Lines that wait for one driver; older ones are dropped and counted."""
@@ -106,6 +122,64 @@ STDERR_TAIL_BYTES = 2_000
 
 GCS_BACKOFF_MIN_S = 0.05
 GCS_BACKOFF_MAX_S = 0.5
+
+RELAYED_NODES_MAX = 1_000
+"""Nodes whose sessions one agent carries; more are refused, and go to the GCS themselves."""
+
+RELAY_DIAL_S = 1.0
+"""A relay that has not answered by then is passed by."""
+
+RELAY_REACHES_GCS_S = 1.5
+"""A relay lets nodes wait for so long while it looks for the GCS: after a restart of the GCS they
+come back through it, and a relay that is cut off costs a node less than its window of 5 s."""
+
+RELAY_WELCOME_S = 8.0
+"""A relayed registration that is not answered by then is made directly. Long: many nodes at once
+wait for some seconds, and a second registration would be no help."""
+
+RELAY_ASK_SHARE = 0.75
+RELAY_SILENT_SHARE = 1.0
+"""Of the GCS's ping interval: a relayed node that heard nothing asks, and goes directly when that
+is not answered. The GCS's own verdict takes 2.3 intervals."""
+
+RELAY_RETURN_S_MIN = 30.0
+RELAY_RETURN_S_MAX = 900.0
+"""A node on a detour looks for its relay again after this long, which doubles with each time."""
+
 STOP_GRACE_S = 3.0
 SPAWN_PACKET_BYTES_MAX = 128 * 1024
 """One request to the fork server: environment variables above this are refused."""
+
+ENVIRONMENT_CACHE_MIB_DEFAULT = 10_240
+"""Of packages, unpacked trees and virtual environments on this node; those in use may exceed it."""
+
+ENVIRONMENT_CACHE_ENTRIES_MAX = 1_000
+ENVIRONMENT_BUILDS_MAX = 2
+"""Builders at work at once; more wait in order. Installing is processor and disk, not waiting."""
+
+ENVIRONMENT_BUILD_NICENESS = 5
+"""Builders give way to the work that runs on the node."""
+
+PACKAGE_STREAMS_MAX = 8
+"""Packages sent to or taken from others at once; more wait."""
+
+PACKAGE_ROUNDS_MAX = 20
+PACKAGE_ROUNDS_UNNAMED_MAX = 3
+PACKAGE_ROUND_DELAY_S = 0.1
+PACKAGE_ROUND_DELAY_S_MAX = 1.0
+"""A package nobody could send is looked for again, for about 15 s: a driver that lost its home agent
+brings its packages to the next one. One that the directory does not name at all is given up soon."""
+
+PACKAGE_CALL_S_MAX = 300.0
+PACKAGE_DIRECTORY_S_MAX = 10.0
+"""One question to the directory of packages."""
+
+TASK_EVENTS_MAX = 200_000
+TASK_EVENT_BYTES_MAX = 32 << 20
+"""Executions that a node remembers; the oldest go first and are counted as lost."""
+
+TASK_EVENT_JOBS_MAX = 1_000
+"""Jobs whose losses a node counts."""
+
+TASK_EVENTS_COLLECT_MS = 1_000
+"""For workers to send what they have not sent, when somebody asks what was done."""

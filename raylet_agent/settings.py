@@ -15,7 +15,7 @@ from raylet_agent import limits
 
 PORT_MAX = 65_535
 PLAIN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
-TUNABLE = ("gcs_reconnect_timeout_s", "stop_grace_s")
+TUNABLE = ("environment_cache_mib", "gcs_reconnect_timeout_s", "stop_grace_s")
 MAY_BE_ZERO = ("stop_grace_s",)
 DEFAULT_ENTRY = "driver_client.worker_main:run_worker"
 DEFAULT_PRELOAD = ("driver_client.worker_main", "shoal")
@@ -25,6 +25,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the composition root needs. Amounts in `total` are fixed point (1/10,000 units).
 
     Attributes:
+        via: address of an agent that relays the node session; empty: straight to the GCS.
         host: interface to listen on.
         reached_at: host in the address that others get, and interface of the workers.
         port: 0 picks a free one.
@@ -33,6 +34,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         worker_entry: `module:function` that a worker runs.
         preload: modules imported once, before workers are forked.
         stop_grace_s: after SIGTERM, for what runs to finish; 0 ends at once.
+        environment_cache_mib: of runtime environments on the disk, as far as they are not in use.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
     """
 
@@ -53,8 +55,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     preload: tuple[str, ...]
     die_with_parent_fd: int
     log_level: str
+    via: str = ""
     gcs_reconnect_timeout_s: float = 60.0
     stop_grace_s: float = limits.STOP_DRAIN_S
+    environment_cache_mib: float = limits.ENVIRONMENT_CACHE_MIB_DEFAULT
 
 
 def check_address(what: str, address: str) -> str:

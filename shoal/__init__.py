@@ -14,6 +14,7 @@ from driver_client.object_ref import ObjectRef
 from driver_client.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
 from driver_client.remote_function import RemoteFunction
 from driver_client.runtime_context import RuntimeContext, get_runtime_context
+from driver_client.timeline import timeline
 from shoal import actor, exceptions, util
 from shoal._init import ClientContext, init, is_initialized, shutdown
 from shoal._remote import get_gpu_ids, method, remote
@@ -46,6 +47,7 @@ __all__ = [
     "put",
     "remote",
     "shutdown",
+    "timeline",
     "util",
     "wait",
 ]

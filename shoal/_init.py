@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,9 @@ from cluster_common import resources as resource_rules
 from driver_client import process
 from driver_client.connect import connect_driver, disconnect_driver
 from driver_client.core import options as option_rules
+from driver_client.shell.environment_texts import pack
+from driver_client.shell.package_archives import PackageArchives
+from driver_client.shell.loop_thread import end_waiting_thread
 from driver_client.shell.runtime import Runtime
 from shoal import processes
 from shoal._version import __version__
@@ -116,7 +118,7 @@ def init(
         ignore_reinit_error: a second call is not an error and changes nothing.
         log_to_driver: print the workers' output here.
         namespace: of names; None: a random one.
-        runtime_env: for all work of this job.
+        runtime_env: for all work of this job: a dict or `shoal.runtime_env.RuntimeEnv`.
         job_config: namespace and runtime environment for programs that give them so.
         local_mode: refused when true.
         **private: Ray's arguments with a leading underscore; unknown ones are refused.
@@ -124,6 +126,7 @@ def init(
     Raises:
         RuntimeError: connected already (unless `ignore_reinit_error`).
         ValueError, TypeError: an argument is wrong; names it.
+        RuntimeEnvSetupError: a folder of `runtime_env` is too large, or cannot be brought.
         ConnectionError: nothing answers at the address.
     """
     if process.is_initialized():
@@ -137,8 +140,10 @@ def init(
     if job_config is not None:
         namespace = namespace or job_config.ray_namespace
         runtime_env = runtime_env or job_config.runtime_env
-    if runtime_env is not None:
-        option_rules.check({"runtime_env": runtime_env}, option_rules.TASK_OPTIONS, "init")
+    # Packed before anything starts: a wrong field or a missing folder costs nothing.
+    archives = PackageArchives()
+    environment = pack(runtime_env or {}, archives)
+    environment.text()
     target = _target(address)
     node = {
         "num_cpus": num_cpus,
@@ -156,7 +161,8 @@ def init(
             target,
             namespace=namespace or os.environ.get(NAMESPACE_VARIABLE),
             log_to_driver=log_to_driver,
-            runtime_env_json=json.dumps(runtime_env, sort_keys=True) if runtime_env else "",
+            environment=environment,
+            archives=archives,
         )
     except BaseException as error:
         _stop_local()
@@ -254,6 +260,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         if runtime is not None and runtime.facts.is_driver:
             disconnect_driver(runtime)
     finally:
+        if _exiting_interpreter:
+            end_waiting_thread()
         _stop_local()
 
 

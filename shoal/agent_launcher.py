@@ -17,12 +17,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from shoal import child_process
 from shoal.agent_process import AgentOptions, AgentProcess
 from shoal.child_process import ProcessStartError
+from shoal.closing import Closing
 from shoal.session_folder import SessionFolder
 
 _REAP_GRACE_S = 30.0
@@ -96,7 +96,7 @@ class PendingAgent:
         return child_process.tail_of(self._log_file)
 
 
-class AgentLauncher:
+class AgentLauncher(Closing):
     """Starts agents of one session. Thread-safe; close it, or use it as a context manager."""
 
     def __init__(
@@ -173,17 +173,6 @@ class AgentLauncher:
         self._reader.join(child_process.STOP_GRACE_S)
         if self._launcher.stdout is not None:
             self._launcher.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _write(self, line: str) -> None:
         assert self._launcher.stdin is not None

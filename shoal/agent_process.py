@@ -18,10 +18,11 @@ class AgentOptions:
     """Flags of `python -m raylet_agent`; None leaves the agent's own default.
 
     Amounts are in user units (CPUs, bytes); `settings` become `--set name=value`; `env` is set for
-    the agent and its workers.
+    the agent and its workers; `via` is the address of an agent that relays the session to the GCS.
     """
 
     host: str = LOOPBACK
+    via: str | None = None
     port: int = 0
     node_name: str | None = None
     num_cpus: float | None = None
@@ -45,6 +46,7 @@ class AgentOptions:
         """The command line, without the program."""
         stated: list[tuple[str, object]] = [
             ("--gcs-address", gcs_address),
+            ("--via", self.via),
             ("--host", self.host),
             ("--port", self.port),
             ("--session-name", session_name),

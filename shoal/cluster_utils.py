@@ -197,8 +197,11 @@ class Cluster:
         scheduler: bool = False,
         prestart: int | None = None,
         settings: Mapping[str, str] | None = None,
+        via: ClusterNode | str | None = None,
     ) -> ClusterNode:
         """Starts one more node. With `wait=False` it returns at once; `wait_for_nodes` waits.
+
+        `via` is a node (or the `host:port` of its agent) that relays the session to the GCS.
 
         Raises:
             ValueError, TypeError: a bad amount or label, before anything is started.
@@ -219,6 +222,7 @@ class Cluster:
             ),
             resources=dict(resources or {}),
             labels=dict(labels or {}),
+            via=via.address if isinstance(via, ClusterNode) else via,
             scheduler=scheduler or is_head,
             head=is_head,
             prestart=prestart,

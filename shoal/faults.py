@@ -35,6 +35,7 @@ KINDS = (
     "cancel",
     "return_bundles",
     "sync",
+    "demand",
     "view",
     "ping",
     "drain",
@@ -44,8 +45,8 @@ KINDS = (
 )
 """Items of sessions; any `Service/Method` is a kind too."""
 
-_CANNOT_FAIL = ("sync", "view", "ping", "lease_cancel")
-_ONE_WAY = ("sync", "view", "lease_cancel")
+_CANNOT_FAIL = ("sync", "demand", "view", "ping", "lease_cancel")
+_ONE_WAY = ("sync", "demand", "view", "lease_cancel")
 _SERVICES = (
     agent_pb2,
     autoscaler_pb2,

@@ -19,13 +19,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from cluster_common import labels as label_rules
 from cluster_common import resources as amounts
 from shoal import child_process
 from shoal.child_process import ProcessStartError
+from shoal.closing import Closing
 from shoal.session_folder import SessionFolder
 
 START_DEADLINE_S = 150.0
@@ -45,6 +45,8 @@ class FleetStatus:
     workers: int
     bundles: int
     calls: int
+    leases_granted: int
+    leases_rejected: int
     prepares: int
     prepares_rejected: int
     messages_in: int
@@ -73,7 +75,7 @@ class FleetChurn:
         return asdict(self)
 
 
-class Fleet:
+class Fleet(Closing):
     """A process with many agents. Made when all of them are in; close it, or use it in a `with`.
 
     Args:
@@ -81,10 +83,12 @@ class Fleet:
         nodes: how many agents.
         rack_size: neighbours that share a label `rack` (r0, r1, …); 0: no such label.
         connections: TCP connections that carry their sessions; 0: one for each agent.
+        own_streams: each agent has a stream of its own; else one for each connection carries all.
         resources: of each node, by name; default 8 CPUs.
         labels: of each node.
         leases: every agent listens and grants leases, so that tasks and actors can run there.
         schedulers: so many agents, the first ones, have the scheduler role.
+        first: number of the first agent: names and racks go on where another fleet ended.
         sync_delay_s: the agents' snapshots are held back this long.
 
     Raises:
@@ -99,10 +103,12 @@ class Fleet:
         *,
         rack_size: int = 18,
         connections: int = 100,
+        own_streams: bool = False,
         resources: Mapping[str, float] | None = None,
         labels: Mapping[str, str] | None = None,
         leases: bool = False,
         schedulers: int = 0,
+        first: int = 0,
         sync_delay_s: float = 0.0,
         name: str = "fleet",
     ) -> None:
@@ -120,6 +126,7 @@ class Fleet:
             ("--resources", json.dumps(custom) if custom else ""),
             ("--labels", ",".join(f"{key}={value}" for key, value in (labels or {}).items())),
             ("--schedulers", schedulers),
+            ("--first", first),
             ("--sync-delay", sync_delay_s),
             ("--name", name),
         ]
@@ -130,7 +137,9 @@ class Fleet:
         self._session = SessionFolder()
         _, self._log_file = self._session.next_files("fleet")
         try:
-            self._process = self._start([*command, *(["--leases"] if leases else [])])
+            switches = {"--leases": leases, "--own-streams": own_streams}
+            command += [flag for flag, is_set in switches.items() if is_set]
+            self._process = self._start(command)
             self.join_s = float(self._read(START_DEADLINE_S)["seconds"])
         except BaseException:
             self.close()
@@ -145,17 +154,6 @@ class Fleet:
                 stderr=log,
                 start_new_session=True,
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def pid(self) -> int:

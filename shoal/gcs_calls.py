@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import grpc
 
@@ -26,6 +25,7 @@ from cluster_api.v1 import placement_groups_pb2 as groups_pb2
 from cluster_api.v1 import placement_groups_pb2_grpc as groups_pb2_grpc
 from cluster_common import ids
 from cluster_common.transport import auth, endpoints
+from shoal.closing import Closing
 
 CALL_TIMEOUT_S = 5.0
 """For one question, reconnection attempts included (every 50-500 ms)."""
@@ -46,7 +46,7 @@ class _Call(Protocol):
     ) -> Any: ...
 
 
-class GcsCalls:
+class GcsCalls(Closing):
     """Blocking client of one GCS. Close it, or use it as a context manager."""
 
     def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
@@ -58,17 +58,6 @@ class GcsCalls:
         self._status: Any = gcs_pb2_grpc.StatusServiceStub(self._channel)
         self._autoscaler: Any = autoscaler_pb2_grpc.AutoscalerStateServiceStub(self._channel)
         self._groups: Any = groups_pb2_grpc.PlacementGroupServiceStub(self._channel)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connection."""
@@ -138,6 +127,11 @@ class GcsCalls:
         request = autoscaler_pb2.GetClusterStatusRequest()
         return self._ask(self._autoscaler.GetClusterStatus, request)
 
+    def resource_state(self) -> autoscaler_pb2.ClusterResourceState:
+        """Each node with the room that decisions see, and what waits for some."""
+        request = autoscaler_pb2.GetClusterResourceStateRequest()
+        return self._ask(self._autoscaler.GetClusterResourceState, request).cluster_resource_state
+
     def drain(self, node_id: bytes, reason: str, deadline_s: float, message: str = "") -> None:
         """Asks for a drain; returns when it is accepted and recorded.
 
@@ -182,6 +176,14 @@ def agent_ledger(address: str) -> agent_pb2.CheckLedgerResponse:
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         request = agent_pb2.CheckLedgerRequest()
         return ask(stub.CheckLedger, request, f"the agent at {address}", CALL_TIMEOUT_S)
+
+
+def agent_state(address: str) -> agent_pb2.GetAgentStateResponse:
+    """An agent's workers, bundles and counters."""
+    with _channel(address) as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        request = agent_pb2.GetAgentStateRequest()
+        return ask(stub.GetAgentState, request, f"the agent at {address}", CALL_TIMEOUT_S)
 
 
 def ask(call: _Call, request: Any, whom: str, timeout_s: float) -> Any:

@@ -4,6 +4,7 @@ isort:skip_file
 What an agent offers to owners (lease sessions), to its own workers (worker links) and to operators."""
 
 from cluster_api.v1 import node_session_pb2 as _node_session_pb2
+from cluster_api.v1 import task_events_pb2 as _task_events_pb2
 from cluster_api.v1 import types_pb2 as _types_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -141,6 +142,8 @@ class OwnerItem(_message.Message):
     RETURN_LEASE_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
     CLOSING_FIELD_NUMBER: _builtins.int
+    PREPARE_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___OpenOwner: ...
     @_builtins.property
@@ -151,6 +154,12 @@ class OwnerItem(_message.Message):
     def cancel(self) -> Global___LeaseCancel: ...
     @_builtins.property
     def closing(self) -> Global___OwnerClosing: ...
+    @_builtins.property
+    def prepare(self) -> Global___PrepareEnvironment: ...
+    @_builtins.property
+    def backlog(self) -> Global___LeaseRequest:
+        """no request, no answer: says only its `backlog`, for its shape"""
+
     def __init__(
         self,
         *,
@@ -159,12 +168,14 @@ class OwnerItem(_message.Message):
         return_lease: Global___LeaseReturn | None = ...,
         cancel: Global___LeaseCancel | None = ...,
         closing: Global___OwnerClosing | None = ...,
+        prepare: Global___PrepareEnvironment | None = ...,
+        backlog: Global___LeaseRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "closing", b"closing", "item", b"item", "open", b"open", "request", b"request", "return_lease", b"return_lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "cancel", b"cancel", "closing", b"closing", "item", b"item", "open", b"open", "prepare", b"prepare", "request", b"request", "return_lease", b"return_lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "closing", b"closing", "item", b"item", "open", b"open", "request", b"request", "return_lease", b"return_lease"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "cancel", b"cancel", "closing", b"closing", "item", b"item", "open", b"open", "prepare", b"prepare", "request", b"request", "return_lease", b"return_lease"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["open", "request", "return_lease", "cancel", "closing"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["open", "request", "return_lease", "cancel", "closing", "prepare", "backlog"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -244,6 +255,8 @@ class LeaseRequest(_message.Message):
     DEPTH_FIELD_NUMBER: _builtins.int
     REJECTED_BY_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.bytes
     """made by the owner; requests are idempotent by it"""
     strategy: Global___SchedulingStrategy.ValueType
@@ -284,6 +297,14 @@ class LeaseRequest(_message.Message):
     def rejected_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """nodes that refused this request already"""
 
+    @_builtins.property
+    def counted(self) -> _node_session_pb2.CountedDemand:
+        """copied from the redirect"""
+
+    @_builtins.property
+    def backlog(self) -> Global___Backlog:
+        """unset: as it was"""
+
     def __init__(
         self,
         *,
@@ -306,14 +327,41 @@ class LeaseRequest(_message.Message):
         depth: _builtins.int = ...,
         rejected_by: _abc.Iterable[_builtins.bytes] | None = ...,
         incarnation: _builtins.int = ...,
+        counted: _node_session_pb2.CountedDemand | None = ...,
+        backlog: Global___Backlog | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["placement_resources", b"placement_resources", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "counted", b"counted", "placement_resources", b"placement_resources", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "affinity_node_id", b"affinity_node_id", "affinity_soft", b"affinity_soft", "bundle_index", b"bundle_index", "depth", b"depth", "fallback", b"fallback", "grant_or_reject", b"grant_or_reject", "incarnation", b"incarnation", "job_id", b"job_id", "lease_id", b"lease_id", "name", b"name", "namespace", b"namespace", "placement_group_id", b"placement_group_id", "placement_resources", b"placement_resources", "rejected_by", b"rejected_by", "resources", b"resources", "runtime_env_json", b"runtime_env_json", "selector", b"selector", "strategy", b"strategy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "affinity_node_id", b"affinity_node_id", "affinity_soft", b"affinity_soft", "backlog", b"backlog", "bundle_index", b"bundle_index", "counted", b"counted", "depth", b"depth", "fallback", b"fallback", "grant_or_reject", b"grant_or_reject", "incarnation", b"incarnation", "job_id", b"job_id", "lease_id", b"lease_id", "name", b"name", "namespace", b"namespace", "placement_group_id", b"placement_group_id", "placement_resources", b"placement_resources", "rejected_by", b"rejected_by", "resources", b"resources", "runtime_env_json", b"runtime_env_json", "selector", b"selector", "strategy", b"strategy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaseRequest: _TypeAlias = LeaseRequest  # noqa: Y015
+
+@_typing.final
+class Backlog(_message.Message):
+    """How many more requests like this one the owner would send if it could have more of them open."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    key: _builtins.int
+    """made by the owner: a later count of the same key replaces this one"""
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        key: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Backlog: _TypeAlias = Backlog  # noqa: Y015
 
 @_typing.final
 class LeaseReturn(_message.Message):
@@ -385,6 +433,30 @@ class OwnerClosing(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OwnerClosing: _TypeAlias = OwnerClosing  # noqa: Y015
+
+@_typing.final
+class PrepareEnvironment(_message.Message):
+    """Make this environment now, before anybody asks for a worker of it; never answered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNTIME_ENV_JSON_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    runtime_env_json: _builtins.str
+    job_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        runtime_env_json: _builtins.str = ...,
+        job_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "runtime_env_json", b"runtime_env_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareEnvironment: _TypeAlias = PrepareEnvironment  # noqa: Y015
 
 @_typing.final
 class LeaseFrame(_message.Message):
@@ -622,11 +694,16 @@ class LeaseRedirect(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     TO_SCHEDULER_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.bytes
     node_id: _builtins.bytes
     address: _builtins.str
     to_scheduler: _builtins.bool
     """ask there as a fresh request; otherwise ask there with grant_or_reject"""
+    @_builtins.property
+    def counted(self) -> _node_session_pb2.CountedDemand:
+        """set when the request was demand here: goes with the request"""
+
     def __init__(
         self,
         *,
@@ -634,10 +711,11 @@ class LeaseRedirect(_message.Message):
         node_id: _builtins.bytes = ...,
         address: _builtins.str = ...,
         to_scheduler: _builtins.bool = ...,
+        counted: _node_session_pb2.CountedDemand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "lease_id", b"lease_id", "node_id", b"node_id", "to_scheduler", b"to_scheduler"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "counted", b"counted", "lease_id", b"lease_id", "node_id", b"node_id", "to_scheduler", b"to_scheduler"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -805,6 +883,7 @@ class WorkerItem(_message.Message):
     UNBLOCKED_FIELD_NUMBER: _builtins.int
     EXITING_FIELD_NUMBER: _builtins.int
     ACTOR_CREATED_FIELD_NUMBER: _builtins.int
+    TASK_EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register(self) -> Global___RegisterWorker: ...
     @_builtins.property
@@ -815,6 +894,8 @@ class WorkerItem(_message.Message):
     def exiting(self) -> Global___WorkerExiting: ...
     @_builtins.property
     def actor_created(self) -> Global___ActorCreationOutcome: ...
+    @_builtins.property
+    def task_events(self) -> _task_events_pb2.TaskEventBatch: ...
     def __init__(
         self,
         *,
@@ -823,12 +904,13 @@ class WorkerItem(_message.Message):
         unblocked: Global___WorkerUnblocked | None = ...,
         exiting: Global___WorkerExiting | None = ...,
         actor_created: Global___ActorCreationOutcome | None = ...,
+        task_events: _task_events_pb2.TaskEventBatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "blocked", b"blocked", "exiting", b"exiting", "item", b"item", "register", b"register", "unblocked", b"unblocked"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "blocked", b"blocked", "exiting", b"exiting", "item", b"item", "register", b"register", "task_events", b"task_events", "unblocked", b"unblocked"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "blocked", b"blocked", "exiting", b"exiting", "item", b"item", "register", b"register", "unblocked", b"unblocked"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "blocked", b"blocked", "exiting", b"exiting", "item", b"item", "register", b"register", "task_events", b"task_events", "unblocked", b"unblocked"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "blocked", "unblocked", "exiting", "actor_created"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "blocked", "unblocked", "exiting", "actor_created", "task_events"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -983,6 +1065,8 @@ class WorkerCommand(_message.Message):
     LEASE_END_FIELD_NUMBER: _builtins.int
     CREATE_ACTOR_FIELD_NUMBER: _builtins.int
     EXIT_FIELD_NUMBER: _builtins.int
+    EXIT_NOTED_FIELD_NUMBER: _builtins.int
+    FLUSH_TASK_EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___WorkerWelcome: ...
     @_builtins.property
@@ -993,6 +1077,10 @@ class WorkerCommand(_message.Message):
     def create_actor(self) -> Global___CreateDetachedActor: ...
     @_builtins.property
     def exit(self) -> Global___ExitWorker: ...
+    @_builtins.property
+    def exit_noted(self) -> Global___ExitNoted: ...
+    @_builtins.property
+    def flush_task_events(self) -> Global___FlushTaskEvents: ...
     def __init__(
         self,
         *,
@@ -1001,16 +1089,35 @@ class WorkerCommand(_message.Message):
         lease_end: Global___LeaseEnd | None = ...,
         create_actor: Global___CreateDetachedActor | None = ...,
         exit: Global___ExitWorker | None = ...,
+        exit_noted: Global___ExitNoted | None = ...,
+        flush_task_events: Global___FlushTaskEvents | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_actor", b"create_actor", "exit", b"exit", "item", b"item", "lease_begin", b"lease_begin", "lease_end", b"lease_end", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_actor", b"create_actor", "exit", b"exit", "exit_noted", b"exit_noted", "flush_task_events", b"flush_task_events", "item", b"item", "lease_begin", b"lease_begin", "lease_end", b"lease_end", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_actor", b"create_actor", "exit", b"exit", "item", b"item", "lease_begin", b"lease_begin", "lease_end", b"lease_end", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_actor", b"create_actor", "exit", b"exit", "exit_noted", b"exit_noted", "flush_task_events", b"flush_task_events", "item", b"item", "lease_begin", b"lease_begin", "lease_end", b"lease_end", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "lease_begin", "lease_end", "create_actor", "exit"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "lease_begin", "lease_end", "create_actor", "exit", "exit_noted", "flush_task_events"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
 Global___WorkerCommand: _TypeAlias = WorkerCommand  # noqa: Y015
+
+@_typing.final
+class FlushTaskEvents(_message.Message):
+    """Somebody asks for task events: send what there is now. Answer: the last batch has `flushed`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlushTaskEvents: _TypeAlias = FlushTaskEvents  # noqa: Y015
 
 @_typing.final
 class WorkerWelcome(_message.Message):
@@ -1217,6 +1324,23 @@ class ExitWorker(_message.Message):
 Global___ExitWorker: _TypeAlias = ExitWorker  # noqa: Y015
 
 @_typing.final
+class ExitNoted(_message.Message):
+    """Answer to WorkerExiting: the end of the process will not be taken for a crash."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExitNoted: _TypeAlias = ExitNoted  # noqa: Y015
+
+@_typing.final
 class GetAgentStateRequest(_message.Message):
     """---- operators and tests"""
 
@@ -1333,6 +1457,26 @@ class WorkerRow(_message.Message):
 Global___WorkerRow: _TypeAlias = WorkerRow  # noqa: Y015
 
 @_typing.final
+class GetTaskEventsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.bytes
+    """empty: of all jobs"""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTaskEventsRequest: _TypeAlias = GetTaskEventsRequest  # noqa: Y015
+
+@_typing.final
 class CheckLedgerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1418,3 +1562,99 @@ class ShutdownResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShutdownResponse: _TypeAlias = ShutdownResponse  # noqa: Y015
+
+@_typing.final
+class HoldPackageRequest(_message.Message):
+    """---- packages of runtime environments
+
+    The job needs the package for as long as its driver lives: an agent that has it keeps it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    job_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        job_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldPackageRequest: _TypeAlias = HoldPackageRequest  # noqa: Y015
+
+@_typing.final
+class HoldPackageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HELD_FIELD_NUMBER: _builtins.int
+    held: _builtins.bool
+    """false: send it with Put"""
+    def __init__(
+        self,
+        *,
+        held: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldPackageResponse: _TypeAlias = HoldPackageResponse  # noqa: Y015
+
+@_typing.final
+class GetPackageRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPackageRequest: _TypeAlias = GetPackageRequest  # noqa: Y015
+
+@_typing.final
+class PackageChunk(_message.Message):
+    """The first chunk of a stream names the package and its size."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    size_bytes: _builtins.int
+    job_id: _builtins.bytes
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        size_bytes: _builtins.int = ...,
+        job_id: _builtins.bytes = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "digest", b"digest", "job_id", b"job_id", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PackageChunk: _TypeAlias = PackageChunk  # noqa: Y015

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from cluster_api.v1 import agent_pb2 as cluster__api_dot_v1_dot_agent__pb2
+from cluster_api.v1 import task_events_pb2 as cluster__api_dot_v1_dot_task__events__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -54,6 +55,11 @@ class AgentServiceStub:
                 request_serializer=cluster__api_dot_v1_dot_agent__pb2.CheckLedgerRequest.SerializeToString,
                 response_deserializer=cluster__api_dot_v1_dot_agent__pb2.CheckLedgerResponse.FromString,
                 _registered_method=True)
+        self.GetTaskEvents = channel.unary_stream(
+                '/cluster_api.v1.AgentService/GetTaskEvents',
+                request_serializer=cluster__api_dot_v1_dot_agent__pb2.GetTaskEventsRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_task__events__pb2.TaskEventBatch.FromString,
+                _registered_method=True)
         self.Shutdown = channel.unary_unary(
                 '/cluster_api.v1.AgentService/Shutdown',
                 request_serializer=cluster__api_dot_v1_dot_agent__pb2.ShutdownRequest.SerializeToString,
@@ -88,6 +94,13 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTaskEvents(self, request, context):
+        """What the node's workers did lately, also what they have not sent by themselves yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Shutdown(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -116,6 +129,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.CheckLedger,
                     request_deserializer=cluster__api_dot_v1_dot_agent__pb2.CheckLedgerRequest.FromString,
                     response_serializer=cluster__api_dot_v1_dot_agent__pb2.CheckLedgerResponse.SerializeToString,
+            ),
+            'GetTaskEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetTaskEvents,
+                    request_deserializer=cluster__api_dot_v1_dot_agent__pb2.GetTaskEventsRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_task__events__pb2.TaskEventBatch.SerializeToString,
             ),
             'Shutdown': grpc.unary_unary_rpc_method_handler(
                     servicer.Shutdown,
@@ -242,6 +260,33 @@ class AgentService:
             _registered_method=True)
 
     @staticmethod
+    def GetTaskEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cluster_api.v1.AgentService/GetTaskEvents',
+            cluster__api_dot_v1_dot_agent__pb2.GetTaskEventsRequest.SerializeToString,
+            cluster__api_dot_v1_dot_task__events__pb2.TaskEventBatch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Shutdown(request,
             target,
             options=(),
@@ -258,6 +303,167 @@ class AgentService:
             '/cluster_api.v1.AgentService/Shutdown',
             cluster__api_dot_v1_dot_agent__pb2.ShutdownRequest.SerializeToString,
             cluster__api_dot_v1_dot_agent__pb2.ShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class PackageServiceStub:
+    """Packages of runtime environments: files named by the SHA-256 of their bytes.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Hold = channel.unary_unary(
+                '/cluster_api.v1.PackageService/Hold',
+                request_serializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.FromString,
+                _registered_method=True)
+        self.Put = channel.stream_unary(
+                '/cluster_api.v1.PackageService/Put',
+                request_serializer=cluster__api_dot_v1_dot_agent__pb2.PackageChunk.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.FromString,
+                _registered_method=True)
+        self.Get = channel.unary_stream(
+                '/cluster_api.v1.PackageService/Get',
+                request_serializer=cluster__api_dot_v1_dot_agent__pb2.GetPackageRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_agent__pb2.PackageChunk.FromString,
+                _registered_method=True)
+
+
+class PackageServiceServicer:
+    """Packages of runtime environments: files named by the SHA-256 of their bytes.
+    """
+
+    def Hold(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Put(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Get(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PackageServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.SerializeToString,
+            ),
+            'Put': grpc.stream_unary_rpc_method_handler(
+                    servicer.Put,
+                    request_deserializer=cluster__api_dot_v1_dot_agent__pb2.PackageChunk.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.SerializeToString,
+            ),
+            'Get': grpc.unary_stream_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=cluster__api_dot_v1_dot_agent__pb2.GetPackageRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_agent__pb2.PackageChunk.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'cluster_api.v1.PackageService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('cluster_api.v1.PackageService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PackageService:
+    """Packages of runtime environments: files named by the SHA-256 of their bytes.
+    """
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.PackageService/Hold',
+            cluster__api_dot_v1_dot_agent__pb2.HoldPackageRequest.SerializeToString,
+            cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Put(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/cluster_api.v1.PackageService/Put',
+            cluster__api_dot_v1_dot_agent__pb2.PackageChunk.SerializeToString,
+            cluster__api_dot_v1_dot_agent__pb2.HoldPackageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cluster_api.v1.PackageService/Get',
+            cluster__api_dot_v1_dot_agent__pb2.GetPackageRequest.SerializeToString,
+            cluster__api_dot_v1_dot_agent__pb2.PackageChunk.FromString,
             options,
             channel_credentials,
             insecure,

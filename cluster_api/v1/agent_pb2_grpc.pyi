@@ -4,6 +4,7 @@ isort:skip_file
 What an agent offers to owners (lease sessions), to its own workers (worker links) and to operators."""
 
 from cluster_api.v1 import agent_pb2 as _agent_pb2
+from cluster_api.v1 import task_events_pb2 as _task_events_pb2
 from collections import abc as _abc
 from grpc import aio as _aio
 import abc as _abc_1
@@ -35,6 +36,8 @@ class AgentServiceStub:
     WorkerLink: _grpc.StreamStreamMultiCallable[_agent_pb2.WorkerFrame, _agent_pb2.WorkerCommandFrame]
     GetAgentState: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetAgentStateRequest, _agent_pb2.GetAgentStateResponse]
     CheckLedger: _grpc.UnaryUnaryMultiCallable[_agent_pb2.CheckLedgerRequest, _agent_pb2.CheckLedgerResponse]
+    GetTaskEvents: _grpc.UnaryStreamMultiCallable[_agent_pb2.GetTaskEventsRequest, _task_events_pb2.TaskEventBatch]
+    """What the node's workers did lately, also what they have not sent by themselves yet."""
     Shutdown: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ShutdownRequest, _agent_pb2.ShutdownResponse]
 
 @_typing.type_check_only
@@ -44,6 +47,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     WorkerLink: _aio.StreamStreamMultiCallable[_agent_pb2.WorkerFrame, _agent_pb2.WorkerCommandFrame]  # type: ignore[assignment]
     GetAgentState: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetAgentStateRequest, _agent_pb2.GetAgentStateResponse]  # type: ignore[assignment]
     CheckLedger: _aio.UnaryUnaryMultiCallable[_agent_pb2.CheckLedgerRequest, _agent_pb2.CheckLedgerResponse]  # type: ignore[assignment]
+    GetTaskEvents: _aio.UnaryStreamMultiCallable[_agent_pb2.GetTaskEventsRequest, _task_events_pb2.TaskEventBatch]  # type: ignore[assignment]
+    """What the node's workers did lately, also what they have not sent by themselves yet."""
     Shutdown: _aio.UnaryUnaryMultiCallable[_agent_pb2.ShutdownRequest, _agent_pb2.ShutdownResponse]  # type: ignore[assignment]
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -76,6 +81,14 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_agent_pb2.CheckLedgerResponse, _abc.Awaitable[_agent_pb2.CheckLedgerResponse]]: ...
 
     @_abc_1.abstractmethod
+    def GetTaskEvents(
+        self,
+        request: _agent_pb2.GetTaskEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_task_events_pb2.TaskEventBatch], _abc.AsyncIterator[_task_events_pb2.TaskEventBatch]]:
+        """What the node's workers did lately, also what they have not sent by themselves yet."""
+
+    @_abc_1.abstractmethod
     def Shutdown(
         self,
         request: _agent_pb2.ShutdownRequest,
@@ -83,3 +96,49 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_agent_pb2.ShutdownResponse, _abc.Awaitable[_agent_pb2.ShutdownResponse]]: ...
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class PackageServiceStub:
+    """Packages of runtime environments: files named by the SHA-256 of their bytes."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> PackageServiceAsyncStub: ...
+    Hold: _grpc.UnaryUnaryMultiCallable[_agent_pb2.HoldPackageRequest, _agent_pb2.HoldPackageResponse]
+    Put: _grpc.StreamUnaryMultiCallable[_agent_pb2.PackageChunk, _agent_pb2.HoldPackageResponse]
+    Get: _grpc.UnaryStreamMultiCallable[_agent_pb2.GetPackageRequest, _agent_pb2.PackageChunk]
+
+@_typing.type_check_only
+class PackageServiceAsyncStub(PackageServiceStub):
+    """Packages of runtime environments: files named by the SHA-256 of their bytes."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Hold: _aio.UnaryUnaryMultiCallable[_agent_pb2.HoldPackageRequest, _agent_pb2.HoldPackageResponse]  # type: ignore[assignment]
+    Put: _aio.StreamUnaryMultiCallable[_agent_pb2.PackageChunk, _agent_pb2.HoldPackageResponse]  # type: ignore[assignment]
+    Get: _aio.UnaryStreamMultiCallable[_agent_pb2.GetPackageRequest, _agent_pb2.PackageChunk]  # type: ignore[assignment]
+
+class PackageServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Packages of runtime environments: files named by the SHA-256 of their bytes."""
+
+    @_abc_1.abstractmethod
+    def Hold(
+        self,
+        request: _agent_pb2.HoldPackageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.HoldPackageResponse, _abc.Awaitable[_agent_pb2.HoldPackageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Put(
+        self,
+        request_iterator: _MaybeAsyncIterator[_agent_pb2.PackageChunk],
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.HoldPackageResponse, _abc.Awaitable[_agent_pb2.HoldPackageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Get(
+        self,
+        request: _agent_pb2.GetPackageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_agent_pb2.PackageChunk], _abc.AsyncIterator[_agent_pb2.PackageChunk]]: ...
+
+def add_PackageServiceServicer_to_server(servicer: PackageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -82,8 +82,11 @@ class PeerFrame(_message.Message):
     WATCH_OBJECT_IDS_FIELD_NUMBER: _builtins.int
     CANCEL_RECURSIVE_FIELD_NUMBER: _builtins.int
     GENERATOR_CONSUMED_FIELD_NUMBER: _builtins.int
+    CLOSING_READ_FIELD_NUMBER: _builtins.int
     cancel_force: _builtins.bool
     cancel_recursive: _builtins.bool
+    closing_read: _builtins.bool
+    """answer to `closing`: everything before it was read"""
     @_builtins.property
     def hello(self) -> Global___PeerHello: ...
     @_builtins.property
@@ -129,10 +132,11 @@ class PeerFrame(_message.Message):
         watch_object_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         cancel_recursive: _builtins.bool = ...,
         generator_consumed: _abc.Iterable[Global___GeneratorConsumed] | None = ...,
+        closing_read: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "create_actor", b"create_actor", "hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrows", b"borrows", "calls", b"calls", "cancel_force", b"cancel_force", "cancel_recursive", b"cancel_recursive", "cancel_task_ids", b"cancel_task_ids", "create_actor", b"create_actor", "functions", b"functions", "generator_consumed", b"generator_consumed", "hello", b"hello", "release_results", b"release_results", "watch_actor_ids", b"watch_actor_ids", "watch_object_ids", b"watch_object_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrows", b"borrows", "calls", b"calls", "cancel_force", b"cancel_force", "cancel_recursive", b"cancel_recursive", "cancel_task_ids", b"cancel_task_ids", "closing_read", b"closing_read", "create_actor", b"create_actor", "functions", b"functions", "generator_consumed", b"generator_consumed", "hello", b"hello", "release_results", b"release_results", "watch_actor_ids", b"watch_actor_ids", "watch_object_ids", b"watch_object_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -172,6 +176,7 @@ class PeerHello(_message.Message):
     RECEIVER_ID_FIELD_NUMBER: _builtins.int
     LEASE_ID_FIELD_NUMBER: _builtins.int
     SYS_PATH_FIELD_NUMBER: _builtins.int
+    DETACHED_BY_DEFAULT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
     sender_id: _builtins.bytes
     sender_address: _builtins.str
@@ -180,6 +185,8 @@ class PeerHello(_message.Message):
     """whom the sender means; another one refuses"""
     lease_id: _builtins.bytes
     """empty for pure ownership traffic"""
+    detached_by_default: _builtins.bool
+    """of the job: actors that say nothing about their lifetime"""
     @_builtins.property
     def sys_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """module search path of the driver, extended here where the folders exist"""
@@ -194,10 +201,11 @@ class PeerHello(_message.Message):
         receiver_id: _builtins.bytes = ...,
         lease_id: _builtins.bytes = ...,
         sys_path: _abc.Iterable[_builtins.str] | None = ...,
+        detached_by_default: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "job_id", b"job_id", "lease_id", b"lease_id", "receiver_id", b"receiver_id", "sender_address", b"sender_address", "sender_id", b"sender_id", "sys_path", b"sys_path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "detached_by_default", b"detached_by_default", "job_id", b"job_id", "lease_id", b"lease_id", "receiver_id", b"receiver_id", "sender_address", b"sender_address", "sender_id", b"sender_id", "sys_path", b"sys_path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -222,6 +230,7 @@ class FunctionDefinition(_message.Message):
     STREAMING_FIELD_NUMBER: _builtins.int
     GENERATOR_BACKPRESSURE_FIELD_NUMBER: _builtins.int
     MAX_CALLS_FIELD_NUMBER: _builtins.int
+    WITHOUT_EVENTS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """on this stream, made by the sender"""
     hash: _builtins.bytes
@@ -247,6 +256,8 @@ class FunctionDefinition(_message.Message):
     """items made and not consumed at most; 0: no limit"""
     max_calls: _builtins.int
     """the worker ends after so many calls of this body; 0: never"""
+    without_events: _builtins.bool
+    """its executions are not recorded"""
     def __init__(
         self,
         *,
@@ -265,10 +276,11 @@ class FunctionDefinition(_message.Message):
         streaming: _builtins.bool = ...,
         generator_backpressure: _builtins.int = ...,
         max_calls: _builtins.int = ...,
+        without_events: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "generator_backpressure", b"generator_backpressure", "hash", b"hash", "index", b"index", "max_calls", b"max_calls", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file", "streaming", b"streaming"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_name", b"call_name", "capture_child_tasks", b"capture_child_tasks", "concurrency_group", b"concurrency_group", "dynamic_returns", b"dynamic_returns", "generator_backpressure", b"generator_backpressure", "hash", b"hash", "index", b"index", "max_calls", b"max_calls", "method_name", b"method_name", "name", b"name", "num_returns", b"num_returns", "pickled", b"pickled", "placement_group_id", b"placement_group_id", "source_file", b"source_file", "streaming", b"streaming", "without_events", b"without_events"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -521,6 +533,9 @@ class PeerReplyFrame(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     OBJECT_STATES_FIELD_NUMBER: _builtins.int
     STARTED_TASK_SEQS_FIELD_NUMBER: _builtins.int
+    CLOSING_FIELD_NUMBER: _builtins.int
+    closing: _builtins.bool
+    """this worker ends: no result follows; say when it is read"""
     @_builtins.property
     def results(self) -> Global___ResultBatch: ...
     @_builtins.property
@@ -552,10 +567,11 @@ class PeerReplyFrame(_message.Message):
         refused: Global___PeerRefused | None = ...,
         object_states: _abc.Iterable[Global___ObjectState] | None = ...,
         started_task_seqs: _abc.Iterable[_builtins.int] | None = ...,
+        closing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "refused", b"refused", "results", b"results"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "actor_states", b"actor_states", "borrow_acks", b"borrow_acks", "object_states", b"object_states", "refused", b"refused", "results", b"results", "returned_task_seqs", b"returned_task_seqs", "started_task_seqs", b"started_task_seqs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_created", b"actor_created", "actor_states", b"actor_states", "borrow_acks", b"borrow_acks", "closing", b"closing", "object_states", b"object_states", "refused", b"refused", "results", b"results", "returned_task_seqs", b"returned_task_seqs", "started_task_seqs", b"started_task_seqs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -590,6 +590,7 @@ class JobRecord(_message.Message):
     DRIVER_PID_FIELD_NUMBER: _builtins.int
     RUNTIME_ENV_JSON_FIELD_NUMBER: _builtins.int
     HOME_NODE_ID_FIELD_NUMBER: _builtins.int
+    END_MESSAGE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.bytes
     driver_id: _builtins.bytes
     driver_address: _builtins.str
@@ -601,6 +602,8 @@ class JobRecord(_message.Message):
     driver_pid: _builtins.int
     runtime_env_json: _builtins.str
     home_node_id: _builtins.bytes
+    end_message: _builtins.str
+    """why it ended"""
     def __init__(
         self,
         *,
@@ -615,10 +618,11 @@ class JobRecord(_message.Message):
         driver_pid: _builtins.int = ...,
         runtime_env_json: _builtins.str = ...,
         home_node_id: _builtins.bytes = ...,
+        end_message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["driver_address", b"driver_address", "driver_id", b"driver_id", "driver_pid", b"driver_pid", "end_time_ms", b"end_time_ms", "entrypoint", b"entrypoint", "home_node_id", b"home_node_id", "is_dead", b"is_dead", "job_id", b"job_id", "namespace", b"namespace", "runtime_env_json", b"runtime_env_json", "start_time_ms", b"start_time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["driver_address", b"driver_address", "driver_id", b"driver_id", "driver_pid", b"driver_pid", "end_message", b"end_message", "end_time_ms", b"end_time_ms", "entrypoint", b"entrypoint", "home_node_id", b"home_node_id", "is_dead", b"is_dead", "job_id", b"job_id", "namespace", b"namespace", "runtime_env_json", b"runtime_env_json", "start_time_ms", b"start_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -713,15 +717,19 @@ class GetAllJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
+    job_id: _builtins.bytes
+    """not empty: only this one"""
     def __init__(
         self,
         *,
         limit: _builtins.int = ...,
+        job_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -807,9 +815,17 @@ class CreateDetachedActorRequest(_message.Message):
     MAX_RESTARTS_FIELD_NUMBER: _builtins.int
     GET_IF_EXISTS_FIELD_NUMBER: _builtins.int
     SCHEDULING_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_PENDING_FIELD_NUMBER: _builtins.int
+    ARGUMENT_ERROR_FIELD_NUMBER: _builtins.int
     max_restarts: _builtins.int
     """-1: no limit"""
     get_if_exists: _builtins.bool
+    arguments_pending: _builtins.bool
+    """The constructor's arguments do not exist yet: the creator sends the request again, with them in
+    `start` or with their error. If it ends before that, the actor is dead with cause OWNER_DIED.
+    """
+    argument_error: _builtins.bytes
+    """pickled error of an argument"""
     @_builtins.property
     def actor(self) -> _types_pb2.ActorRecord: ...
     @_builtins.property
@@ -824,10 +840,12 @@ class CreateDetachedActorRequest(_message.Message):
         max_restarts: _builtins.int = ...,
         get_if_exists: _builtins.bool = ...,
         scheduling: Global___SchedulingRequest | None = ...,
+        arguments_pending: _builtins.bool = ...,
+        argument_error: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "scheduling", b"scheduling", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "get_if_exists", b"get_if_exists", "max_restarts", b"max_restarts", "scheduling", b"scheduling", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "argument_error", b"argument_error", "arguments_pending", b"arguments_pending", "get_if_exists", b"get_if_exists", "max_restarts", b"max_restarts", "scheduling", b"scheduling", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

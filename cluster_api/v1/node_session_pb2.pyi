@@ -127,6 +127,8 @@ class AgentItem(_message.Message):
     PING_ANSWER_FIELD_NUMBER: _builtins.int
     DRAIN_ANSWER_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    SESSION_LEFT_FIELD_NUMBER: _builtins.int
+    PING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     @_builtins.property
     def register(self) -> Global___RegisterNode: ...
@@ -146,6 +148,12 @@ class AgentItem(_message.Message):
     def drain_answer(self) -> Global___DrainAnswer: ...
     @_builtins.property
     def goodbye(self) -> Global___Goodbye: ...
+    @_builtins.property
+    def session_left(self) -> Global___SessionLeft: ...
+    @_builtins.property
+    def ping(self) -> Global___Ping:
+        """answered: a node behind a relay asks when it heard nothing for long"""
+
     def __init__(
         self,
         *,
@@ -159,12 +167,14 @@ class AgentItem(_message.Message):
         ping_answer: Global___PingAnswer | None = ...,
         drain_answer: Global___DrainAnswer | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        session_left: Global___SessionLeft | None = ...,
+        ping: Global___Ping | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "owner_ended", b"owner_ended", "ping_answer", b"ping_answer", "register", b"register", "snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "node_id", b"node_id", "owner_ended", b"owner_ended", "ping_answer", b"ping_answer", "register", b"register", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "node_id", b"node_id", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "snapshot", "demand", "bundle_answer", "owner_ended", "detached_actor", "ping_answer", "drain_answer", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "snapshot", "demand", "bundle_answer", "owner_ended", "detached_actor", "ping_answer", "drain_answer", "goodbye", "session_left", "ping"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -210,6 +220,8 @@ class RegisterNode(_message.Message):
     DETACHED_FIELD_NUMBER: _builtins.int
     OWNER_IDS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    DEMAND_FIELD_NUMBER: _builtins.int
+    HAS_RELAY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
     """empty on a first join"""
     incarnation: _builtins.int
@@ -223,6 +235,8 @@ class RegisterNode(_message.Message):
     is_scheduler: _builtins.bool
     start_time_ms: _builtins.int
     pid: _builtins.int
+    has_relay: _builtins.bool
+    """a break may be its relay's fault: the port decides"""
     @_builtins.property
     def total(self) -> _types_pb2.ResourceSet: ...
     @_builtins.property
@@ -239,6 +253,10 @@ class RegisterNode(_message.Message):
 
     @_builtins.property
     def snapshot(self) -> Global___ResourceSnapshot: ...
+    @_builtins.property
+    def demand(self) -> Global___DemandReport:
+        """of the same moment as `snapshot`"""
+
     def __init__(
         self,
         *,
@@ -258,10 +276,12 @@ class RegisterNode(_message.Message):
         detached: _abc.Iterable[Global___DetachedActorHeld] | None = ...,
         owner_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         snapshot: Global___ResourceSnapshot | None = ...,
+        demand: Global___DemandReport | None = ...,
+        has_relay: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot", "total", b"total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["demand", b"demand", "snapshot", b"snapshot", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bundles", b"bundles", "cluster_id", b"cluster_id", "detached", b"detached", "hostname", b"hostname", "incarnation", b"incarnation", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "last_revision", b"last_revision", "node_name", b"node_name", "owner_ids", b"owner_ids", "pid", b"pid", "snapshot", b"snapshot", "start_time_ms", b"start_time_ms", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bundles", b"bundles", "cluster_id", b"cluster_id", "demand", b"demand", "detached", b"detached", "has_relay", b"has_relay", "hostname", b"hostname", "incarnation", b"incarnation", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "last_revision", b"last_revision", "node_name", b"node_name", "owner_ids", b"owner_ids", "pid", b"pid", "snapshot", b"snapshot", "start_time_ms", b"start_time_ms", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -386,6 +406,7 @@ class ResourceSnapshot(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
     LEASES_TAKEN_FIELD_NUMBER: _builtins.int
+    BUNDLE_USE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """per node, monotonic"""
     idle_ms: _builtins.int
@@ -403,10 +424,14 @@ class ResourceSnapshot(_message.Message):
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
-    def leases_taken(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Leases that a scheduler sent here and that took room lately: they are in these numbers, so they
-        are not pending any more, whatever the scheduler's demand says.
+    def leases_taken(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseTaken]:
+        """Requests that were demand of another agent and took room here lately: they are in these numbers,
+        so they are not pending any more, whatever that agent's newest report says.
         """
+
+    @_builtins.property
+    def bundle_use(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.BundleUse]:
+        """bundles in which something runs; the others are all free"""
 
     def __init__(
         self,
@@ -421,15 +446,79 @@ class ResourceSnapshot(_message.Message):
         applied_reservations: _builtins.int = ...,
         workers: _builtins.int = ...,
         leases: _builtins.int = ...,
-        leases_taken: _abc.Iterable[_builtins.bytes] | None = ...,
+        leases_taken: _abc.Iterable[Global___LeaseTaken] | None = ...,
+        bundle_use: _abc.Iterable[_types_pb2.BundleUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "bundle_use", b"bundle_use", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResourceSnapshot: _TypeAlias = ResourceSnapshot  # noqa: Y015
+
+@_typing.final
+class LeaseTaken(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    SELECTOR_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.bytes
+    @_builtins.property
+    def counted(self) -> Global___CountedDemand:
+        """unset: it was withdrawn on its way here"""
+
+    @_builtins.property
+    def resources(self) -> _types_pb2.ResourceSet:
+        """these two as in the demand entry it is part of"""
+
+    @_builtins.property
+    def selector(self) -> _types_pb2.LabelSelector: ...
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.bytes = ...,
+        counted: Global___CountedDemand | None = ...,
+        resources: _types_pb2.ResourceSet | None = ...,
+        selector: _types_pb2.LabelSelector | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "lease_id", b"lease_id", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseTaken: _TypeAlias = LeaseTaken  # noqa: Y015
+
+@_typing.final
+class CountedDemand(_message.Message):
+    """The demand reports of one agent in which a request is one of an entry's `count`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FIRST_VERSION_FIELD_NUMBER: _builtins.int
+    LAST_VERSION_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.bytes
+    first_version: _builtins.int
+    last_version: _builtins.int
+    """below the first: it left before a report was made"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.bytes = ...,
+        first_version: _builtins.int = ...,
+        last_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_version", b"first_version", "last_version", b"last_version", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountedDemand: _TypeAlias = CountedDemand  # noqa: Y015
 
 @_typing.final
 class DemandEntry(_message.Message):
@@ -630,10 +719,13 @@ class OwnerEnded(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     IS_DRIVER_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    SUSPECTED_FIELD_NUMBER: _builtins.int
     owner_id: _builtins.bytes
     job_id: _builtins.bytes
     is_driver: _builtins.bool
     message: _builtins.str
+    suspected: _builtins.bool
+    """not seen dead, only not reached: ask the driver itself first"""
     def __init__(
         self,
         *,
@@ -641,10 +733,11 @@ class OwnerEnded(_message.Message):
         job_id: _builtins.bytes = ...,
         is_driver: _builtins.bool = ...,
         message: _builtins.str = ...,
+        suspected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_driver", b"is_driver", "job_id", b"job_id", "message", b"message", "owner_id", b"owner_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_driver", b"is_driver", "job_id", b"job_id", "message", b"message", "owner_id", b"owner_id", "suspected", b"suspected"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -751,6 +844,25 @@ class DrainAnswer(_message.Message):
 Global___DrainAnswer: _TypeAlias = DrainAnswer  # noqa: Y015
 
 @_typing.final
+class SessionLeft(_message.Message):
+    """On a stream that carries several nodes: the agent of this one broke, or gave its session up. What
+    the end of a stream means to all nodes it carries.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionLeft: _TypeAlias = SessionLeft  # noqa: Y015
+
+@_typing.final
 class Goodbye(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -807,6 +919,7 @@ class GcsItem(_message.Message):
     NODE_CHANGE_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     PING_FIELD_NUMBER: _builtins.int
+    PING_ANSWER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     """addressed node"""
     @_builtins.property
@@ -829,6 +942,8 @@ class GcsItem(_message.Message):
     def view(self) -> Global___NodeView: ...
     @_builtins.property
     def ping(self) -> Global___Ping: ...
+    @_builtins.property
+    def ping_answer(self) -> Global___PingAnswer: ...
     def __init__(
         self,
         *,
@@ -843,12 +958,13 @@ class GcsItem(_message.Message):
         node_change: Global___NodeChange | None = ...,
         view: Global___NodeView | None = ...,
         ping: Global___Ping | None = ...,
+        ping_answer: Global___PingAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "owners_died", b"owners_died", "ping", b"ping", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "node_id", b"node_id", "owners_died", b"owners_died", "ping", b"ping", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "node_id", b"node_id", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "refused", "bundle", "drain", "owners_died", "start_detached_actor", "kill_detached_actor", "node_change", "view", "ping"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "refused", "bundle", "drain", "owners_died", "start_detached_actor", "kill_detached_actor", "node_change", "view", "ping", "ping_answer"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -884,6 +1000,8 @@ class Welcome(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     SCHEDULER_ADDRESS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    PING_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
     epoch: _builtins.int
     """counts the lives of the GCS"""
@@ -891,6 +1009,10 @@ class Welcome(_message.Message):
     revision: _builtins.int
     scheduler_address: _builtins.str
     """agent that picks nodes for leases, empty while none is known"""
+    incarnation: _builtins.int
+    """of the registration that this answers"""
+    ping_interval_ms: _builtins.int
+    """silence after which a node is pinged"""
     @_builtins.property
     def settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -902,10 +1024,12 @@ class Welcome(_message.Message):
         settings: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         revision: _builtins.int = ...,
         scheduler_address: _builtins.str = ...,
+        incarnation: _builtins.int = ...,
+        ping_interval_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "revision", b"revision", "scheduler_address", b"scheduler_address", "session_name", b"session_name", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "incarnation", b"incarnation", "ping_interval_ms", b"ping_interval_ms", "revision", b"revision", "scheduler_address", b"scheduler_address", "session_name", b"session_name", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -305,6 +305,7 @@ class ActorRecord(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     PREEMPTED_RESTARTS_FIELD_NUMBER: _builtins.int
+    OWNER_NODE_ID_FIELD_NUMBER: _builtins.int
     actor_id: _builtins.bytes
     job_id: _builtins.bytes
     owner_id: _builtins.bytes
@@ -331,6 +332,8 @@ class ActorRecord(_message.Message):
     """per actor, set by its host; a later one replaces an earlier one"""
     preempted_restarts: _builtins.int
     """of `restarts`: those that do not use up the budget"""
+    owner_node_id: _builtins.bytes
+    """of a worker that owns it: they die together; empty for a driver"""
     @_builtins.property
     def death(self) -> Global___ActorDeath: ...
     @_builtins.property
@@ -361,10 +364,11 @@ class ActorRecord(_message.Message):
         version: _builtins.int = ...,
         resources: Global___ResourceSet | None = ...,
         preempted_restarts: _builtins.int = ...,
+        owner_node_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["death", b"death", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "class_name", b"class_name", "death", b"death", "detached", b"detached", "end_time_ms", b"end_time_ms", "handle", b"handle", "incarnation", b"incarnation", "job_id", b"job_id", "name", b"name", "namespace", b"namespace", "node_id", b"node_id", "owner_address", b"owner_address", "owner_id", b"owner_id", "pid", b"pid", "placement_group_id", b"placement_group_id", "preempted_restarts", b"preempted_restarts", "resources", b"resources", "restarts", b"restarts", "start_time_ms", b"start_time_ms", "state", b"state", "version", b"version", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "class_name", b"class_name", "death", b"death", "detached", b"detached", "end_time_ms", b"end_time_ms", "handle", b"handle", "incarnation", b"incarnation", "job_id", b"job_id", "name", b"name", "namespace", b"namespace", "node_id", b"node_id", "owner_address", b"owner_address", "owner_id", b"owner_id", "owner_node_id", b"owner_node_id", "pid", b"pid", "placement_group_id", b"placement_group_id", "preempted_restarts", b"preempted_restarts", "resources", b"resources", "restarts", b"restarts", "start_time_ms", b"start_time_ms", "state", b"state", "version", b"version", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -413,6 +417,7 @@ class NodeRecord(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     DRAIN_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_VERSION_FIELD_NUMBER: _builtins.int
+    BUNDLE_USE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     state: Global___NodeState.ValueType
     address: _builtins.str
@@ -436,6 +441,10 @@ class NodeRecord(_message.Message):
     def available(self) -> Global___ResourceSet: ...
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def bundle_use(self) -> _containers.RepeatedCompositeFieldContainer[Global___BundleUse]:
+        """as of that snapshot"""
+
     def __init__(
         self,
         *,
@@ -458,11 +467,43 @@ class NodeRecord(_message.Message):
         pid: _builtins.int = ...,
         drain_deadline_ms: _builtins.int = ...,
         snapshot_version: _builtins.int = ...,
+        bundle_use: _abc.Iterable[Global___BundleUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "available", b"available", "death_cause", b"death_cause", "death_message", b"death_message", "drain_deadline_ms", b"drain_deadline_ms", "end_time_ms", b"end_time_ms", "hostname", b"hostname", "idle_ms", b"idle_ms", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "node_id", b"node_id", "node_name", b"node_name", "pid", b"pid", "revision", b"revision", "snapshot_version", b"snapshot_version", "start_time_ms", b"start_time_ms", "state", b"state", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "available", b"available", "bundle_use", b"bundle_use", "death_cause", b"death_cause", "death_message", b"death_message", "drain_deadline_ms", b"drain_deadline_ms", "end_time_ms", b"end_time_ms", "hostname", b"hostname", "idle_ms", b"idle_ms", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "node_id", b"node_id", "node_name", b"node_name", "pid", b"pid", "revision", b"revision", "snapshot_version", b"snapshot_version", "start_time_ms", b"start_time_ms", "state", b"state", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeRecord: _TypeAlias = NodeRecord  # noqa: Y015
+
+@_typing.final
+class BundleUse(_message.Message):
+    """What leases hold of one committed bundle."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACEMENT_GROUP_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LEASES_FIELD_NUMBER: _builtins.int
+    placement_group_id: _builtins.bytes
+    index: _builtins.int
+    leases: _builtins.int
+    @_builtins.property
+    def used(self) -> Global___ResourceSet: ...
+    def __init__(
+        self,
+        *,
+        placement_group_id: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        used: Global___ResourceSet | None = ...,
+        leases: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["used", b"used"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "leases", b"leases", "placement_group_id", b"placement_group_id", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BundleUse: _TypeAlias = BundleUse  # noqa: Y015

@@ -92,13 +92,21 @@ def make_server(
     )
 
 
-def make_channel(address: str, *, own_connection: bool = False) -> aio.Channel:
+def make_channel(
+    address: str, *, own_connection: bool = False, keepalive_ms: int = limits.KEEPALIVE_MS
+) -> aio.Channel:
     """A channel to `host:port` that shows the token when this process has one.
 
-    `own_connection`: do not share a TCP connection with other channels.
+    Args:
+        address: of the server.
+        own_connection: do not share a TCP connection with other channels.
+        keepalive_ms: between two HTTP/2 pings of ours while a call is open.
     """
     quiet_core()
-    options: tuple[tuple[str, Any], ...] = CHANNEL_OPTIONS
+    options: tuple[tuple[str, Any], ...] = tuple(
+        (name, keepalive_ms if name == "grpc.keepalive_time_ms" else value)
+        for name, value in CHANNEL_OPTIONS
+    )
     if own_connection:
         options = (*options, ("grpc.use_local_subchannel_pool", 1))
     secured = tls.current()

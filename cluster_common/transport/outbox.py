@@ -60,9 +60,10 @@ class Outbox(Generic[Item]):
         self._pace = pace
         self._items: dict[Hashable, Item] = {}
         self._anonymous = 0
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        # Futures, made when somebody waits: an Event each would be a kilobyte of every idle stream.
+        self._wake: asyncio.Future[None] | None = None
+        self._is_idle = True
+        self._drainers: list[asyncio.Future[None]] = []
         self.frames_sent = 0
         self.items_sent = 0
         self.replaced = 0
@@ -86,16 +87,20 @@ class Outbox(Generic[Item]):
         if len(self._items) >= limits.OUTBOX_ITEMS_MAX:
             raise OutboxOverflowError(f"{len(self._items)} unsent items")
         self._items[key] = item
-        self._idle.clear()
-        self._wake.set()
+        self._is_idle = False
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
 
     async def run(self) -> None:
         """Sends until cancelled or `write` raises."""
         while True:
             if not self._items:
-                self._idle.set()
-                self._wake.clear()
-                await self._wake.wait()
+                self._tell_idle()
+                self._wake = asyncio.get_running_loop().create_future()
+                await self._wake
             if self._pace is None:
                 await self._write_some()
                 continue
@@ -113,10 +118,21 @@ class Outbox(Generic[Item]):
 
     async def drained(self) -> None:
         """Waits until everything put so far was written."""
-        await self._idle.wait()
+        if not self._is_idle:
+            drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drainers.append(drained)
+            await drained
+
+    def _tell_idle(self) -> None:
+        self._is_idle = True
+        drainers, self._drainers = self._drainers, []
+        for drained in drainers:
+            if not drained.done():
+                drained.set_result(None)
 
     def _take(self) -> list[Item]:
-        if self._size_of is None and len(self._items) <= self._items_max:
+        alone = len(self._items) == 1
+        if alone or (self._size_of is None and len(self._items) <= self._items_max):
             batch = list(self._items.values())
             self._items.clear()
             return batch

@@ -9,8 +9,6 @@ from __future__ import annotations
 from cluster_simulator.checkers.checker import Checker
 
 _ROOM = ("insufficient_free", "device_fragmentation")
-_SAME_BUNDLE = "still being given back"
-"""The group comes back to a node that has not ended its earlier life there: no matter of room."""
 
 
 class PreparesFit(Checker):
@@ -21,6 +19,6 @@ class PreparesFit(Checker):
     def during(self) -> None:
         """No refusal for want of room."""
         for node_id, group_id, why in self.world.refused_prepares:
-            if why.startswith(_ROOM) and _SAME_BUNDLE not in why:
+            if why.startswith(_ROOM):
                 message = f"a prepare of group {group_id.hex()} was refused: {why}"
                 raise self.broken(message, node_id, group_id)

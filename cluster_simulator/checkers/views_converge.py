@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_api.v1 import types_pb2 as t
 from cluster_simulator.checkers.checker import Checker
-from cluster_simulator.owner.group_desk import FINAL
+from driver_client.core.bundle_choice import GONE
 
 
 class ViewsConverge(Checker):
@@ -63,7 +63,7 @@ class ViewsConverge(Checker):
             for gang in owner.gangs:
                 record = gcs.core.placement.record(gang.group_id)
                 truth = 0 if record is None else record.state
-                over = truth in FINAL and gang.state in FINAL
+                over = truth in GONE and gang.state in GONE
                 if record is not None and truth != gang.state and not over:
                     group = gang.group_id.hex()
                     message = f"{owner.name} sees group {group} as {gang.state}, it is {truth}"

@@ -10,6 +10,7 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common.resources import RESOURCE_UNIT
 from cluster_simulator.owner.owned_actor import OwnedActor
+from driver_client.core.bundle_choice import BundleChoice
 
 if TYPE_CHECKING:
     from cluster_simulator.owner.owner_process import OwnerProcess
@@ -38,6 +39,7 @@ class Gang:
         self.plan = plan
         self.group_id = owner.next_id()
         self.record: pg.PlacementGroupRecord | None = None
+        self.choice = BundleChoice()
         self.asked_us = owner.heap.now_us
         self.placed_us: int | None = None
         self.up_us: int | None = None

@@ -9,12 +9,12 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_simulator.gcs_process import GCS_ADDRESS
 from cluster_simulator.link import Link
 from driver_client import limits
+from driver_client.core.bundle_choice import GONE
 from gcs_service.core.group_desk import GroupAnswer
 
 if TYPE_CHECKING:
     from cluster_simulator.owner.owner_process import OwnerProcess
 
-FINAL = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
 _DELAY_MIN_US = round(limits.RECONNECT_DELAY_MIN_S * 1_000_000)
 _DELAY_MAX_US = round(limits.RECONNECT_DELAY_MAX_S * 1_000_000)
 Listener = Callable[[pg.PlacementGroupRecord], None]
@@ -113,7 +113,7 @@ class GroupDesk:
         if old is not None and record.version and record.version < old.version:
             return
         self.records[group_id] = record
-        if record.state in FINAL:
+        if record.state in GONE:
             self._watched.pop(group_id, None)
         listener = self._listeners.get(group_id)
         if listener is not None:

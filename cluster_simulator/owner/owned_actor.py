@@ -5,25 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster_api.v1 import agent_pb2 as a
-from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import actor_lifecycle as life
 from cluster_simulator import costs
-from cluster_simulator.owner.group_desk import FINAL
+from driver_client.core import lease_rules as rules
+from driver_client.core.bundle_choice import GONE
 
 if TYPE_CHECKING:
     from cluster_simulator.owner.gang import Gang
 
-_ASK_AGAIN_US = 50_000
 _PUSH_AGAIN_US = 200_000
-_CAUSES = {
-    a.WORKER_END_CAUSE_EXITED: t.ACTOR_DEATH_CAUSE_EXITED,
-    a.WORKER_END_CAUSE_OWNER_DIED: t.ACTOR_DEATH_CAUSE_OWNER_DIED,
-    a.WORKER_END_CAUSE_NODE_DIED: t.ACTOR_DEATH_CAUSE_NODE_DIED,
-    a.WORKER_END_CAUSE_PLACEMENT_GROUP_REMOVED: t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED,
-    a.WORKER_END_CAUSE_OUT_OF_MEMORY: t.ACTOR_DEATH_CAUSE_OUT_OF_MEMORY,
-    a.WORKER_END_CAUSE_PREEMPTED: t.ACTOR_DEATH_CAUSE_PREEMPTED,
-}
 
 
 class OwnedActor:
@@ -86,19 +77,15 @@ class OwnedActor:
             return
         gang = self._gang
         record = gang.record
-        state = 0 if record is None else record.state
-        if state in FINAL:
+        if gang.state in GONE:
             message = "its placement group was removed"
             self.end(t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED, message)
             return
-        address = ""
-        if record is not None and state == pg.PLACEMENT_GROUP_STATE_CREATED:
-            address = record.bundle_addresses[self.bundle_index]
-        if not address:
-            self.waits_for_group = True
-            return
-        self.waits_for_group = False
-        gang.owner.leases.request(self._request(), self, address)
+        request = self._request()
+        address = gang.choice.address(request, record)
+        self.waits_for_group = not address
+        if address:
+            gang.owner.leases.request(request, self, address)
 
     def _request(self) -> a.LeaseRequest:
         gang = self._gang
@@ -155,13 +142,12 @@ class OwnedActor:
         """No worker: final, or ask again."""
         if failed.lease_id != self.lease_id or self.life.is_dead:
             return
-        reason = failed.reason
-        if reason in (a.LEASE_FAILURE_CANCELLED, a.LEASE_FAILURE_BUNDLE_NOT_HERE):
-            self._gang.owner.later(_ASK_AGAIN_US, self._ask_again, failed.lease_id)
-        elif reason == a.LEASE_FAILURE_PLACEMENT_GROUP_REMOVED:
-            self.end(t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED, failed.message)
-        elif reason == a.LEASE_FAILURE_UNSCHEDULABLE:
-            self.end(t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE, failed.message)
+        final = rules.final_cause(failed.reason)
+        if rules.is_asked_again(failed.reason):
+            again_us = rules.ASK_AGAIN_MS * 1_000
+            self._gang.owner.later(again_us, self._ask_again, failed.lease_id)
+        elif final is not None:
+            self.end(final, failed.message)
         else:
             cause = t.ACTOR_DEATH_CAUSE_WORKER_DIED
             now = self._wall_ms()
@@ -172,6 +158,12 @@ class OwnedActor:
     def _ask_again(self, lease_id: bytes) -> None:
         if lease_id == self.lease_id and not self.life.is_dead and self.life.placement is None:
             self._request_lease()
+
+    def lease_pending(self, pending: a.LeasePending) -> None:
+        """It waits."""
+
+    def lease_moved(self) -> None:
+        """It waits elsewhere."""
 
     def lease_idle(self, lease_id: bytes) -> bool:
         """An actor's lease is never idle."""
@@ -185,9 +177,6 @@ class OwnedActor:
         """The worker is gone."""
         if ended.lease_id != self.lease_id:
             return
-        cause = _CAUSES.get(ended.cause, t.ACTOR_DEATH_CAUSE_WORKER_DIED)
-        removed = t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED
-        if cause == removed and self._gang.state not in FINAL:
-            cause = t.ACTOR_DEATH_CAUSE_NODE_DIED
+        cause = rules.death_cause(ended.cause, group_is_gone=self._gang.state in GONE)
         now = self._wall_ms()
         self._carry_out(self.life.worker_ended(self.life.incarnation, cause, ended.message, now))

@@ -11,7 +11,8 @@ from cluster_simulator import costs, wire
 from cluster_simulator.link import Link
 from cluster_simulator.owner.gang import Gang, GangPlan
 from cluster_simulator.owner.group_desk import GroupDesk
-from cluster_simulator.owner.lease_desk import LeaseDesk, LeaseSession
+from cluster_simulator.owner.lease_desk import LeaseDesk
+from cluster_simulator.owner.lease_session import LeaseSession
 from cluster_simulator.owner.task_line import TaskLine
 from cluster_simulator.process import Process
 from gcs_service.core.control_core import ControlCore

@@ -135,6 +135,12 @@ class TaskLine:
         self._pool.requested.pop(failed.lease_id, None)
         self._owner.later(_ASK_AGAIN_US, self._pump)
 
+    def lease_pending(self, pending: a.LeasePending) -> None:
+        """It waits."""
+
+    def lease_moved(self) -> None:
+        """It waits elsewhere."""
+
     def lease_idle(self, lease_id: bytes) -> bool:
         """Gives an idle lease up for others."""
         worker = self._pool.leases.get(lease_id)

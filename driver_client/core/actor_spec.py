@@ -29,6 +29,7 @@ class ActorSpec(msgspec.Struct, frozen=True):
     concurrency_groups: dict[str, int]
     is_async: bool
     out_of_order: bool
+    without_events: bool
     name: str
     namespace: str
     handle: bytes

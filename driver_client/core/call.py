@@ -47,6 +47,7 @@ class CallTemplate:
         "placement_group_id",
         "retry_exceptions",
         "streaming",
+        "without_events",
     )
 
     def __init__(
@@ -65,7 +66,9 @@ class CallTemplate:
         dynamic: bool = False,
         backpressure: int = 0,
         max_calls: int = 0,
+        without_events: bool = False,
     ) -> None:
+        self.without_events = without_events
         self.streaming = streaming
         self.dynamic = dynamic
         self.backpressure = backpressure

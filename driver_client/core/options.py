@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster_common import resources
-from driver_client.core import selectors
+from driver_client.core import runtime_env_rules, selectors
 from driver_client.core.shapes import is_dict, is_list, is_sequence
 
 _COMMON = frozenset(
@@ -60,8 +60,6 @@ METHOD_OPTIONS = frozenset(
         "tensor_transport",
     }
 )
-RUNTIME_ENV_KEYS = ("env_vars",)
-"""What a runtime environment may hold today."""
 
 
 def check(options: Mapping[str, Any], allowed: frozenset[str], what: str) -> None:
@@ -156,17 +154,6 @@ def _fallback(name: str, value: Any) -> None:
         _selector(f"{name} label_selector", item["label_selector"])
 
 
-def _runtime_env(name: str, value: Any) -> None:
-    if not is_dict(value):
-        raise TypeError(f"{name} must be a dict, not {value!r}")
-    for key in value:
-        if key not in RUNTIME_ENV_KEYS:
-            raise ValueError(f"{name} key {key!r} is not known; allowed are {RUNTIME_ENV_KEYS}")
-    for key, item in value.get("env_vars", {}).items():
-        if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"{name} env_vars must map text to text, not {key!r}: {item!r}")
-
-
 def _retry_exceptions(name: str, value: Any) -> None:
     if isinstance(value, bool):
         return
@@ -209,6 +196,6 @@ _CHECKS: dict[str, Any] = {
     "enable_task_events": _flag,
     "label_selector": _selector,
     "fallback_strategy": _fallback,
-    "runtime_env": _runtime_env,
+    "runtime_env": runtime_env_rules.check,
     "concurrency_groups": _groups,
 }

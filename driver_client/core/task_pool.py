@@ -91,6 +91,18 @@ class TaskPool:
         wanted = min(len(self.queue), limits.LEASE_REQUESTS_PENDING_MAX)
         return max(0, wanted - len(self.requested))
 
+    def backlog(self) -> int:
+        """Tasks for which no request is open; what was pushed to a worker counts as running."""
+        return max(0, len(self.queue) - len(self.requested))
+
+    def requests_surplus(self) -> list[bytes]:
+        """Requests to cancel since there are more of them than tasks; newest first."""
+        surplus = max(0, len(self.requested) - len(self.queue))
+        unwanted = list(reversed(self.requested))[:surplus]
+        for lease_id in unwanted:
+            del self.requested[lease_id]
+        return unwanted
+
     def requests_unwanted(self) -> list[bytes]:
         """Lease requests to cancel since nothing waits for them; newest first."""
         if self.queue:

@@ -23,6 +23,8 @@ from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.peer_connection import PeerConnection
 
 _LIMBO_S = 1.0
+_RESERVING = threading.Lock()
+"""One for all: it is held for two comparisons, and most actors have no limit."""
 
 
 class ActorHostHooks(Protocol):
@@ -60,7 +62,6 @@ class ActorClient:
         self.on_idle: Callable[[], None] | None = None
         self._reserved = 0
         self._answered = 0
-        self._reserve_lock = threading.Lock()
         self._services = services
         self._limbo: list[CallRecord] = []
         self._attempts: dict[int, int] = {}
@@ -71,7 +72,7 @@ class ActorClient:
 
     def reserve(self, limit: int) -> bool:
         """Counts one call of a handle with `max_pending_calls`; False: too many. Any thread."""
-        with self._reserve_lock:
+        with _RESERVING:
             if self._reserved - self._answered >= limit:
                 return False
             self._reserved += 1

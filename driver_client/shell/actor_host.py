@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import types_pb2 as t
+from driver_client import limits
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
 from driver_client.shell.bundle_router import BundleRouter
+from driver_client.shell.full_collections import FullCollections
 from driver_client.shell.group_session import GroupSession
 from driver_client.shell.lease_client import LeaseClient
 from driver_client.shell.owned_actor import OwnedActor
@@ -17,6 +19,8 @@ from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.record_reporter import RecordReporter
 
 Watcher = Callable[[t.ActorRecord], None]
+
+_STARTING = (t.ACTOR_STATE_PENDING_CREATION, t.ACTOR_STATE_RESTARTING)
 
 
 class ActorHost:
@@ -40,6 +44,12 @@ class ActorHost:
         self._actors: dict[bytes, OwnedActor] = {}
         self._watchers: dict[bytes, list[Watcher]] = {}
         self._ending: dict[bytes, OwnedActor] = {}
+        self._collections = FullCollections()
+
+    def close(self) -> None:
+        """This process says goodbye: nothing is reported any more."""
+        self.reporter.close()
+        self._collections.resume()
 
     def start(self, spec: ActorSpec, entry: Entry, client: ActorClient) -> OwnedActor:
         """Takes a new actor; `arguments_ready` moves it on."""
@@ -57,15 +67,21 @@ class ActorHost:
         """Owned actors that did not end."""
         return sum(not actor.life.is_dead for actor in self._actors.values())
 
-    def kill(self, actor_id: bytes, *, no_restart: bool, reason: str) -> bool:
-        """Kills or restarts an owned actor; whether it is ours."""
+    async def kill(self, actor_id: bytes, *, no_restart: bool, reason: str) -> bool:
+        """Kills or restarts an owned actor; when a kill returns, its name is free.
+
+        Returns:
+            Whether it is ours.
+        """
         actor = self._actors.get(actor_id)
         if actor is None:
             return False
-        if no_restart:
-            actor.end(t.ACTOR_DEATH_CAUSE_KILLED, reason)
-        else:
+        if not no_restart:
             actor.restart(reason)
+            return True
+        actor.end(t.ACTOR_DEATH_CAUSE_KILLED, reason)
+        if actor.spec.name:
+            await self.reporter.flushed(limits.GCS_CALL_TIMEOUT_S)
         return True
 
     def group_removed(self, group_id: bytes) -> None:
@@ -104,11 +120,15 @@ class ActorHost:
         record = self._groups().known(group_id)
         return record.state if record is not None else 0
 
-    def publish(self, actor: OwnedActor, record: t.ActorRecord) -> None:
+    def publish(self, actor: OwnedActor) -> None:
         """Tells watchers and, in batches, the GCS."""
-        self.reporter.put(record)
-        for watcher in list(self._watchers.get(actor.spec.actor_id, ())):
-            watcher(record)
+        self.reporter.changed(actor)
+        self._collections.note(actor.spec.actor_id, starting=actor.life.state in _STARTING)
+        watchers = self._watchers.get(actor.spec.actor_id)
+        if watchers:
+            record = actor.record()
+            for watcher in list(watchers):
+                watcher(record)
 
     # ---- watchers from other processes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from driver_client.shell import running
 from driver_client.shell.function_store import FunctionStore, extend_module_path
 from driver_client.shell.lanes import ActorExit, Concurrent, concurrent_for
 from driver_client.shell.outcome import error_outcome
+from driver_client.shell.task_events import ACTOR_CREATION
 
 if TYPE_CHECKING:
     from driver_client.shell.executor import CreationAnswer, Executor
@@ -39,6 +41,7 @@ class ActorInstance:
             message.actor_id, name, name, message.placement_group_id, message.capture_child_tasks
         )
         token = running.current.set(context)
+        started_ns = time.perf_counter_ns()
         try:
             class_ = self._functions.load(message.class_definition.hash)
             args, kwargs = self._executor.arguments_of(message.payload, message)
@@ -51,9 +54,21 @@ class ActorInstance:
             created.error = error_outcome(error, name, self._executor.node_id)[0]
         finally:
             running.current.reset(token)
+        self._note_creation(started_ns, ok=created.ok)
         answer(created)
         if created.ok and self.concurrent is not None:
             self.concurrent.start()
+
+    def _note_creation(self, started_ns: int, *, ok: bool) -> None:
+        message = self.message
+        if message.class_definition.without_events:
+            return
+        task = message.actor_id
+        took_us = (time.perf_counter_ns() - started_ns) // 1000
+        kind = ACTOR_CREATION + (pb.RESULT_KIND_VALUE if ok else pb.RESULT_KIND_ERROR)
+        name = f"{message.class_definition.name}.__init__"
+        sequence = int.from_bytes(task[-8:], "big")
+        self._executor.events.add_alone((task[:-8], sequence, name, started_ns, took_us, kind))
 
     def method(self, name: str) -> Callable[..., Any]:
         """A bound method.

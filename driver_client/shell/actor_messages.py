@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import types_pb2 as t
 from driver_client.core.actor_spec import ActorSpec
-from driver_client.object_ref import entry_of
+from driver_client.shell.argument_references import add_references
 from driver_client.shell.owner_services import OwnerServices
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def creation_message(spec: ActorSpec, incarnation: int, services: OwnerServices)
             pickled=spec.class_body.pickled,
             name=spec.class_name,
             source_file=spec.class_body.source_file,
+            without_events=spec.without_events,
         ),
         payload=spec.payload,
         max_concurrency=spec.max_concurrency,
@@ -43,15 +44,8 @@ def creation_message(spec: ActorSpec, incarnation: int, services: OwnerServices)
         owner_id=services.owner_id,
         owner_address=services.own_address,
     )
-    for argument, ref in spec.extra.arguments if spec.extra else ():
-        entry = entry_of(ref)
-        message.references.add(
-            argument=argument,
-            object_id=entry.object_id,
-            owner_address=entry.owner_address,
-            value=entry.data,
-            inlined=True,
-        )
+    if spec.extra is not None:
+        add_references(message.references, spec.extra)
     return message
 
 
@@ -64,6 +58,7 @@ def actor_record(actor: OwnedActor, services: OwnerServices, job_id: bytes) -> t
         job_id=job_id,
         owner_id=services.owner_id,
         owner_address=services.own_address,
+        owner_node_id=services.worker_node_id,
         class_name=spec.class_name,
         name=spec.name,
         namespace=spec.namespace,

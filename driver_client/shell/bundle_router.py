@@ -1,8 +1,4 @@
-"""Sends a lease request of a placement group straight to the agent that holds the bundle.
-
-The bundle -> node map comes with the group's record, so no scheduler, view or syncer is in the
-path.
-"""
+"""Sends a lease request of a placement group straight to the agent that holds the bundle."""
 
 from __future__ import annotations
 
@@ -10,19 +6,20 @@ from collections.abc import Callable
 
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import placement_groups_pb2 as pg
-from cluster_common import resources
+from driver_client.core.asked_lease import LeaseHolder
+from driver_client.core.bundle_choice import BundleChoice
 from driver_client.shell.group_session import GroupSession
 from driver_client.shell.io_thread import IoThread
-from driver_client.shell.lease_client import LeaseClient, LeaseHolder
+from driver_client.shell.lease_client import LeaseClient
 
 
 class BundleRouter:
-    """Picks the bundle for requests that name none: round robin over the large enough ones."""
+    """Waits with a request until its group has a place."""
 
     def __init__(self, io: IoThread, groups: Callable[[], GroupSession]) -> None:
         self._io = io
         self._groups = groups
-        self._turn = 0
+        self._choice = BundleChoice()
         self.leases: LeaseClient | None = None
 
     def route(
@@ -30,9 +27,12 @@ class BundleRouter:
     ) -> None:
         """Sends `request` when its group is placed, unless it is not wanted any more by then."""
         record = self._groups().known(request.placement_group_id)
-        if record is not None and record.state == pg.PLACEMENT_GROUP_STATE_CREATED:
-            self._send(request, holder, record)
-            return
+        if not self._sent(request, holder, record):
+            self._send_later_on(request, holder, wanted)
+
+    def _send_later_on(
+        self, request: pb.LeaseRequest, holder: LeaseHolder, wanted: Callable[[], bool]
+    ) -> None:
         self._io.keeper.start(self._send_later(request, holder, wanted), "bundle route")
 
     async def _send_later(
@@ -42,7 +42,8 @@ class BundleRouter:
         if not wanted():
             return
         if record.state == pg.PLACEMENT_GROUP_STATE_CREATED:
-            self._send(request, holder, record)
+            if not self._sent(request, holder, record):
+                self._send_later_on(request, holder, wanted)
             return
         group = request.placement_group_id.hex()
         holder.lease_failed(
@@ -53,30 +54,11 @@ class BundleRouter:
             )
         )
 
-    def _send(
-        self, request: pb.LeaseRequest, holder: LeaseHolder, record: pg.PlacementGroupRecord
-    ) -> None:
+    def _sent(
+        self, request: pb.LeaseRequest, holder: LeaseHolder, record: pg.PlacementGroupRecord | None
+    ) -> bool:
         assert self.leases is not None, "the lease client is set before the first request"
-        index = request.bundle_index
-        if index < 0:
-            index = self._choose(request, record)
-        address = record.bundle_addresses[index] if index < len(record.bundle_addresses) else ""
-        if not address:
-            # Placed, but this bundle is lost just now: wait for the next record.
-            self._io.keeper.start(
-                self._send_later(request, holder, lambda: True), "bundle route after loss"
-            )
-            return
-        self.leases.request(request, holder, address)
-
-    def _choose(self, request: pb.LeaseRequest, record: pg.PlacementGroupRecord) -> int:
-        needed = request.placement_resources.amounts or request.resources.amounts
-        fitting = [
-            index
-            for index, bundle in enumerate(record.spec.bundles)
-            if resources.fits(needed, bundle.resources.amounts) and record.bundle_addresses[index]
-        ]
-        if not fitting:
-            return 0
-        self._turn += 1
-        return fitting[self._turn % len(fitting)]
+        address = self._choice.address(request, record)
+        if address:
+            self.leases.request(request, holder, address)
+        return bool(address)

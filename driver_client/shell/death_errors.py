@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.runtime_packages import RUNTIME_ENV_FAILED
 from driver_client import exceptions
 from driver_client.objects import serialization
 
@@ -25,6 +26,12 @@ def actor_died_error(actor_id: bytes, name: str, death: t.ActorDeath) -> excepti
     """The error that every later call of a dead actor raises."""
     cause = exceptions.ActorDeathCause(death.cause)
     sentence = _SENTENCES.get(death.cause, "it ended")
+    creation_error = serialization.loads(death.creation_error) if death.creation_error else None
+    # The agent that starts a detached actor cannot pickle an error; its message says what failed.
+    told = creation_error is None and death.message.startswith(RUNTIME_ENV_FAILED)
+    no_environment = told or isinstance(creation_error, exceptions.RuntimeEnvSetupError)
+    if no_environment:
+        sentence = "its runtime environment could not be made"
     parts = [f"actor {name} ({actor_id.hex()}) is dead: {sentence} (cause {cause.name})"]
     if death.message:
         parts.append(death.message)
@@ -32,10 +39,11 @@ def actor_died_error(actor_id: bytes, name: str, death: t.ActorDeath) -> excepti
         parts.append(f"node {death.node_id.hex()}")
     if death.owner_id:
         parts.append(f"owner {death.owner_id.hex()}")
-    if death.creation_error:
-        error = serialization.loads(death.creation_error)
-        parts.append(f"the constructor raised:\n{error}")
+    if creation_error is not None and not no_environment:
+        parts.append(f"the constructor raised:\n{creation_error}")
     class_ = exceptions.ActorDiedError
+    if no_environment:
+        class_ = exceptions.ActorRuntimeEnvSetupError
     if death.cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED:
         class_ = exceptions.ActorPlacementGroupRemoved
     elif death.cause == t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE:

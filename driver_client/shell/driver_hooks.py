@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import types_pb2 as t
-from driver_client import limits
 from driver_client.shell.peer_stream import PeerStream
 
 if TYPE_CHECKING:
@@ -60,11 +59,7 @@ class RuntimeHooks:
         host = self._runtime.host_if_any
         if host is None:
             return False
-        found = host.kill(actor_id, no_restart=no_restart, reason=reason)
-        actor = host.get(actor_id)
-        if found and no_restart and actor is not None and actor.spec.name:
-            await host.reporter.flushed(limits.GCS_CALL_TIMEOUT_S)
-        return found
+        return await host.kill(actor_id, no_restart=no_restart, reason=reason)
 
     def print_logs(self, lines: pb.LogLines) -> None:
         """Output of workers."""

@@ -29,12 +29,14 @@ from driver_client.shell.outcome import (
     Outcome,
     cancelled_outcome,
     error_outcome,
+    exit_outcome,
     last_outcome,
     outcome_of,
 )
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_generator
+from driver_client.shell.task_events import TaskEvents
 
 CreationAnswer = Callable[[pb.ActorCreated], None]
 
@@ -57,6 +59,7 @@ class Executor:
         io: IoThread,
         ownership: Ownership,
         functions: FunctionStore,
+        events: TaskEvents,
         *,
         exit_process: Callable[[str], None],
         actor_named: Callable[[pb.CreateActor], None],
@@ -69,6 +72,7 @@ class Executor:
         self._io = io
         self._ownership = ownership
         self._functions = functions
+        self.events = events
         self._exit_process = exit_process
         self._actor_named = actor_named
         self._children = children
@@ -93,6 +97,7 @@ class Executor:
         if stream.lease_id and stream.lease_id != self._lease_id:
             self._early.append((stream, lambda: self.accept(stream, calls)))
             return
+        stream.answered = self.events.flush_later
         functions = stream.functions
         details: dict[int, Any] = {d.position: d for d in calls.details} if calls.details else {}
         get = details.get
@@ -262,7 +267,7 @@ class Executor:
             else:
                 outcome = outcome_of(value, function)
         except ActorExit as wanted:
-            self.answer(stream, sequence, self.exit_outcome(), started)
+            self.answer(stream, sequence, function, exit_outcome(), started)
             self.leave(str(wanted))
             return
         except KeyboardInterrupt:
@@ -278,7 +283,7 @@ class Executor:
         is_last = bool(function.max_calls) and self._is_last(function)
         if is_last:
             outcome = last_outcome(outcome)
-        self.answer(stream, sequence, outcome, started, after_items=function.streaming)
+        self.answer(stream, sequence, function, outcome, started)
         if is_last:
             self.leave(f"{function.call_name} made its max_calls={function.max_calls} calls")
 
@@ -345,16 +350,23 @@ class Executor:
         self,
         stream: PeerStream,
         sequence: int,
+        function: LocalFunction,
         outcome: Outcome,
         started_ns: int,
-        *,
-        after_items: bool = False,
     ) -> None:
         """Sends a result; one with references waits until their owners know about us."""
         data, kind, detail, refs = outcome
         busy_us = (time.perf_counter_ns() - started_ns) // 1000
+        if function.event_kind >= 0:  # in line: `add` would cost as much as the row itself
+            events = self.events
+            if len(events.rows) < events.capacity:
+                what = function.event_kind + kind
+                name = function.call_name
+                events.rows.append((stream.sender_id, sequence, name, started_ns, busy_us, what))
+            else:
+                events.lost += 1
         result = (sequence, data, kind, detail, busy_us)
-        if not refs and not self._ownership.has_unacknowledged and not after_items:
+        if not refs and not self._ownership.has_unacknowledged and not function.streaming:
             stream.push(result)
             return
         self._io.post(self._answer_later, stream, result, refs)
@@ -380,10 +392,6 @@ class Executor:
         """Forgets what its consumer said."""
         stream.consumer_gates.pop(sequence, None)
         stream.consumed.pop(sequence, None)
-
-    def exit_outcome(self) -> Outcome:
-        """What the caller of `exit_actor` gets."""
-        return serialization.NONE, pb.RESULT_KIND_VALUE, None, []
 
     def leave(self, reason: str) -> None:
         """The actor wants to end: no new calls, answers out, then the process goes."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import source_files
+from driver_client.shell.task_events import ACTOR_TASK, QUIET, TASK
 
 
 class LocalFunction:
@@ -22,6 +23,7 @@ class LocalFunction:
         "capture_child_tasks",
         "concurrency_group",
         "dynamic",
+        "event_kind",
         "max_calls",
         "method_name",
         "num_returns",
@@ -43,6 +45,9 @@ class LocalFunction:
         self.backpressure = definition.generator_backpressure
         self.max_calls = definition.max_calls
         self.resolved: Callable[..., Any] | None = None
+        self.event_kind = ACTOR_TASK if definition.method_name else TASK
+        if definition.without_events:
+            self.event_kind = QUIET
 
 
 class FunctionStore:

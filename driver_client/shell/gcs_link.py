@@ -23,6 +23,8 @@ class GcsLink:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.refusal = ""
+        """Why this process has nothing to ask any more; every call raises it."""
         self.channel: aio.Channel = make_channel(address, own_connection=True)
         self.nodes = gcs_pb2_grpc.NodeServiceStub(self.channel)
         self.kv = gcs_pb2_grpc.KvServiceStub(self.channel)
@@ -43,10 +45,13 @@ class GcsLink:
         """One unary call; repeated while the GCS cannot be reached, for `reconnect_s` at most.
 
         Raises:
+            exceptions.RaySystemError: the cluster declared this process dead; says why.
             exceptions.RpcError: not reachable in that time, or refused; names the address.
             exceptions.AuthenticationError: no token, or the wrong one.
             ValueError: the GCS found the request wrong.
         """
+        if self.refusal:
+            raise exceptions.RaySystemError(self.refusal)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + reconnect_s
         delay = limits.RECONNECT_DELAY_MIN_S

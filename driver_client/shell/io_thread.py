@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-import uvloop
-
 from cluster_common.transport.task_keeper import TaskKeeper
+from driver_client import limits
+from driver_client.shell.loop_thread import take_loop_thread
 
 T = TypeVar("T")
 
@@ -24,27 +23,18 @@ class IoThread:
     """A started thread with a running loop. `post` and `call` are for other threads."""
 
     def __init__(self, name: str) -> None:
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._thread = take_loop_thread(name)
+        self.loop: asyncio.AbstractEventLoop = self._thread.loop
         self.keeper = TaskKeeper(name)
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._awake = False
         self._passes: list[Callable[[], None]] = []
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._started = threading.Event()
         self.closed = False
         self._calls: set[concurrent.futures.Future[Any]] = set()
 
     def start(self) -> None:
         """Starts the thread and waits until the loop runs."""
         self._thread.start()
-        self._started.wait()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.call_soon(self._started.set)
-        self.loop.run_forever()
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
 
     def each_pass(self, work: Callable[[], None]) -> None:
         """Runs `work` (short) on the loop each time it is woken by `wake` or `post`."""
@@ -53,7 +43,7 @@ class IoThread:
     @property
     def is_current(self) -> bool:
         """Whether the caller runs on this thread."""
-        return threading.current_thread() is self._thread
+        return self._thread.is_current
 
     def wake(self) -> None:
         """Asks for a pass; cheap when one is due anyway. Any thread."""
@@ -100,10 +90,7 @@ class IoThread:
             work()
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Runs `last`, ends all tasks, stops the loop and joins the thread.
-
-        Not from the I/O thread.
-        """
+        """Runs `last`, ends all tasks and gives the thread up. Not from the I/O thread."""
 
         async def finish() -> None:
             try:
@@ -115,10 +102,9 @@ class IoThread:
             last.close()
             return
         try:
-            asyncio.run_coroutine_threadsafe(finish(), self.loop).result(10)
+            asyncio.run_coroutine_threadsafe(finish(), self.loop).result(limits.CLOSE_S_MAX)
         finally:
             self.closed = True
             for call in list(self._calls):  # other threads wait for these
                 call.cancel()
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(5)
+            self._thread.give_up()

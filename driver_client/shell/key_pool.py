@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_common import ids
 from cluster_common.transport.logs import get_logger
 from driver_client import exceptions, limits
+from driver_client.core import lease_rules as rules
 from driver_client.core.call import CallRecord
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.core.task_pool import LeasedWorker, TaskPool
 from driver_client.objects import entry as entries
+from driver_client.shell.backlog_teller import BacklogTeller
 from driver_client.shell.bundle_router import BundleRouter
 from driver_client.shell.lease_client import LeaseClient
 from driver_client.shell.owner_services import OwnerServices
@@ -20,8 +23,6 @@ from driver_client.shell.peer_connection import PeerConnection
 from driver_client.shell.worker_loss import WorkerLoss
 
 log = get_logger()
-
-_ASK_AGAIN_S = 0.05
 
 
 class _Worker:
@@ -51,6 +52,8 @@ class KeyPool:
         self._router = router
         self._retire = retire
         self._core = TaskPool()
+        number = ids.sequence_of(services.next_id())
+        self._backlog = BacklogTeller(key, number, self._core, leases)
         self._workers: dict[bytes, _Worker] = {}
         self._by_connection: dict[PeerConnection, _Worker] = {}
         self._linger: asyncio.TimerHandle | None = None
@@ -73,6 +76,7 @@ class KeyPool:
             self._services.cancel_record(record)
             if not self._core.queue:
                 self._leases.cancel(self._core.requests_unwanted())
+            self._backlog.changed()
             self._maybe_retire()
             return True
         for worker in self._workers.values():
@@ -92,6 +96,7 @@ class KeyPool:
                     break
         for _ in range(core.requests_wanted()):
             self._request()
+        self._backlog.changed()
 
     def _request(self) -> None:
         lease_id = self._services.next_id()
@@ -100,7 +105,7 @@ class KeyPool:
         if request.placement_group_id:
             self._router.route(request, self, lambda: lease_id in self._core.requested)
         else:
-            self._leases.request(request, self)
+            self._leases.request(request, self, self._backlog.stamp(request))
 
     # ---- leases
 
@@ -126,8 +131,8 @@ class KeyPool:
         """Fails what can never run; asks again where another answer is possible."""
         self._core.requested.pop(failed.lease_id, None)
         reason = failed.reason
-        if reason in (agent_pb.LEASE_FAILURE_CANCELLED, agent_pb.LEASE_FAILURE_BUNDLE_NOT_HERE):
-            asyncio.get_running_loop().call_later(_ASK_AGAIN_S, self._pump)
+        if rules.is_asked_again(reason):
+            asyncio.get_running_loop().call_later(rules.ASK_AGAIN_MS / 1_000, self._pump)
             return
         error: exceptions.RayError
         if reason == agent_pb.LEASE_FAILURE_PLACEMENT_GROUP_REMOVED:
@@ -136,6 +141,8 @@ class KeyPool:
             error = exceptions.TaskUnschedulableError(failed.message)
         elif reason == agent_pb.LEASE_FAILURE_RUNTIME_ENV_FAILED:
             error = exceptions.RuntimeEnvSetupError(failed.message)
+        elif reason == agent_pb.LEASE_FAILURE_OWNER_DEAD:
+            error = exceptions.RaySystemError(failed.message)
         elif reason == agent_pb.LEASE_FAILURE_WORKER_START_FAILED:
             error = exceptions.WorkerCrashedError(failed.message)
         else:
@@ -147,6 +154,10 @@ class KeyPool:
         if pending.infeasible and not self._warned:
             self._warned = True
             log.warning("task_infeasible", task=self.key.request.name, why=pending.message)
+
+    def lease_moved(self) -> None:
+        """Another agent keeps a request waiting now: it does not know what is behind it."""
+        self._backlog.moved()
 
     def lease_idle(self, lease_id: bytes) -> bool:
         """Gives an idle lease up for others."""
@@ -190,6 +201,7 @@ class KeyPool:
             self._pump()
             self._maybe_retire()
             return
+        self._backlog.changed()
         if core.queue:
             return
         if core.requested:
@@ -276,6 +288,7 @@ class KeyPool:
             self._core.over(record)
             self._services.complete_all(record, data, entries.ERROR)
         self._leases.cancel(self._core.requests_unwanted())
+        self._backlog.changed()
         self._maybe_retire()
 
     # ---- linger
@@ -307,6 +320,7 @@ class KeyPool:
     def _maybe_retire(self) -> None:
         if self._core.is_empty and self._linger is None:
             self.retired = True
+            self._backlog.close()
             self._retire(self)
 
 

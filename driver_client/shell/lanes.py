@@ -16,7 +16,7 @@ from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import limits
 from driver_client.shell import running
 from driver_client.shell.call_queue import Call
-from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
+from driver_client.shell.outcome import Outcome, error_outcome, exit_outcome, outcome_of
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_async_generator
 
@@ -95,7 +95,7 @@ class Lanes:
         )
         for stream, sequence, function, *_ in calls:
             outcome = error_outcome(error, function.call_name, self._executor.node_id)
-            self._executor.answer(stream, sequence, outcome, time.perf_counter_ns())
+            self._executor.answer(stream, sequence, function, outcome, time.perf_counter_ns())
 
     def cancel(self, stream: PeerStream, sequence: int) -> None:
         """Cancels the call wherever it is."""
@@ -274,7 +274,7 @@ class AsyncCalls:
                     value = await value
                 outcome = outcome_of(value, function)
         except ActorExit as wanted:
-            executor.answer(stream, sequence, executor.exit_outcome(), started)
+            executor.answer(stream, sequence, function, exit_outcome(), started)
             executor.leave(str(wanted))
             return
         except asyncio.CancelledError:
@@ -283,4 +283,4 @@ class AsyncCalls:
             outcome: Outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
             outcome = error_outcome(error, function.call_name, executor.node_id)
-        executor.answer(stream, sequence, outcome, started, after_items=function.streaming)
+        executor.answer(stream, sequence, function, outcome, started)

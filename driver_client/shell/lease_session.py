@@ -13,12 +13,16 @@ import grpc
 from grpc import aio
 
 from cluster_api.v1 import agent_pb2 as pb
-from cluster_api.v1 import agent_pb2_grpc as rpc
-from cluster_common.transport import faults
+from cluster_common import limits as common_limits
+from cluster_common.transport.dial import Dial, dial
 from cluster_common.transport.endpoints import make_channel
 from cluster_common.transport.outbox import Outbox
 from driver_client import limits
+from driver_client.core.asked_lease import AgentSession
+from driver_client.core.reconnecting import Reconnecting
 from driver_client.shell.io_thread import IoThread
+
+_LEASE_SESSION = f"/{pb.DESCRIPTOR.services_by_name['AgentService'].full_name}/LeaseSession"
 
 
 class SessionListener(Protocol):
@@ -40,23 +44,48 @@ class SessionListener(Protocol):
 class LeaseSession:
     """Keeps itself connected for `AGENT_RECONNECT_S` after a break, then reports the loss."""
 
-    def __init__(self, io: IoThread, address: str, listener: SessionListener) -> None:
-        self.address = address
-        self.node_id = b""
+    def __init__(
+        self, io: IoThread, agent: AgentSession, listener: SessionListener, gate: asyncio.Semaphore
+    ) -> None:
+        self.agent = agent
+        self.address = agent.address
         self.welcomed = asyncio.Event()
         self.welcome: pb.AgentWelcome | None = None
         self.lost = False
-        self.welcomes = 0
+        self.attempts = 0
+        """Connections tried. After more than one, what was asked may have been lost."""
+
         self._heard_s = io.loop.time()
         self._io = io
         self._listener = listener
         self._outbox: Outbox[pb.OwnerItem] = Outbox(self._write)
         self._stream: Any = None
-        self._task = io.keeper.start(self._run(), f"lease session {address}")
+        self._early: list[pb.OwnerItem] | None = []
+        """Asked before the first connection: leaves with its first frame."""
+
+        self._sender: asyncio.Task[None] | None = None
+        self._gate = gate
+        self._is_in_gate = False
+        self._task = io.keeper.start(self._run(), f"lease session {self.address}")
 
     def send(self, item: pb.OwnerItem) -> None:
         """Queues an item; it outlives a reconnect."""
+        if self._early is not None and len(self._early) < common_limits.FRAME_ITEMS_MAX - 1:
+            self._early.append(item)
+            return
         self._outbox.put(item)
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        """Most sessions ask once and are silent then: no task waits for what may never come."""
+        if self._sender is None and len(self._outbox) and self.welcomed.is_set():
+            self._sender = self._io.keeper.start(self._send(), "lease outbox")
+
+    async def _send(self) -> None:
+        try:
+            await self._outbox.run()
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            return  # the reader sees that the stream ended, and why
 
     async def drained(self, timeout_s: float) -> None:
         """Waits until what was queued is written, at most `timeout_s`."""
@@ -78,51 +107,54 @@ class LeaseSession:
         await self._stream.write(pb.OwnerFrame(items=items))
 
     async def _run(self) -> None:
+        try:
+            await self._enter_gate()
+            await self._keep_connected()
+        finally:
+            self._leave_gate()
+
+    async def _enter_gate(self) -> None:
+        await self._gate.acquire()
+        self._is_in_gate = True
+
+    def _leave_gate(self) -> None:
+        if self._is_in_gate:
+            self._is_in_gate = False
+            self._gate.release()
+
+    async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + limits.CONNECT_TIMEOUT_S
-        delay = limits.RECONNECT_DELAY_MIN_S
-        refusals = 0
+        tries = Reconnecting(_now_ms(loop))
         while True:
             self.welcomed.clear()
             message = await self._connect_once()
+            self._leave_gate()
             if self.lost:
                 return
-            now = loop.time()
+            broke_ms = _now_ms(loop)
             if self.welcomed.is_set():
-                deadline = now + limits.AGENT_RECONNECT_S
-                delay = limits.RECONNECT_DELAY_MIN_S
-                refusals = 0
-            # A closed port on a host that answers means the agent's process is gone for good: its
-            # node id is never used again. Twice, since a port may be seen closed during a restart.
-            refusals = refusals + 1 if await self._port_refuses() else 0
-            if refusals >= 2 or now >= deadline:
+                tries.welcome_broke(broke_ms)
+            found = await dial(self.address, limits.AGENT_DIAL_S)
+            delay_ms = tries.next_try_ms(broke_ms, refused=found is Dial.REFUSED)
+            if delay_ms is None:
                 self.lost = True
-                self._listener.session_lost(self, message, refused=refusals >= 2)
+                self._listener.session_lost(self, message, refused=tries.is_refused)
                 return
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
-
-    async def _port_refuses(self) -> bool:
-        if faults.cuts_address(self.address):
-            return False
-        host, _, port = self.address.rpartition(":")
-        try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 1.0)
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
-            return False
-        writer.close()
-        return False
+            await asyncio.sleep(delay_ms / 1_000)
 
     async def _connect_once(self) -> str:
         channel = make_channel(self.address, own_connection=True)
-        sender: asyncio.Task[None] | None = None
+        self.attempts += 1
         try:
-            stream: Any = rpc.AgentServiceStub(channel).LeaseSession()
+            stream: Any = channel.stream_stream(
+                _LEASE_SESSION,
+                request_serializer=pb.OwnerFrame.SerializeToString,
+                response_deserializer=pb.LeaseFrame.FromString,
+            )()
             self._stream = stream
             opening = pb.OwnerItem(open=self._listener.open_items(self))
-            await stream.write(pb.OwnerFrame(items=[opening]))
+            early, self._early = self._early or [], None
+            await stream.write(pb.OwnerFrame(items=[opening, *early]))
             while True:
                 frame = await stream.read()
                 if frame is aio.EOF:
@@ -131,19 +163,22 @@ class LeaseSession:
                 for item in frame.items:
                     if item.HasField("welcome"):
                         self.welcome = item.welcome
-                        self.node_id = item.welcome.node_id
                         self.welcomed.set()
-                        self.welcomes += 1
+                        self._leave_gate()
                     self._listener.item_arrived(self, item)
-                if sender is None and self.welcomed.is_set():
-                    sender = self._io.keeper.start(self._outbox.run(), "lease outbox")
+                self._send_soon()
         except grpc.RpcError as error:
             details = getattr(error, "details", lambda: "")()
             return f"{getattr(error, 'code', lambda: '')()}: {details}"
         except asyncio.InvalidStateError as error:
             return str(error)
         finally:
+            sender, self._sender = self._sender, None
             if sender is not None:
                 sender.cancel()
                 await asyncio.gather(sender, return_exceptions=True)
             await channel.close()
+
+
+def _now_ms(loop: asyncio.AbstractEventLoop) -> int:
+    return int(loop.time() * 1_000)

@@ -93,6 +93,11 @@ def cancelled_outcome() -> Outcome:
     return b"", pb.RESULT_KIND_CANCELLED, None, []
 
 
+def exit_outcome() -> Outcome:
+    """What the caller of `exit_actor` gets."""
+    return serialization.NONE, pb.RESULT_KIND_VALUE, None, []
+
+
 def last_outcome(outcome: Outcome) -> Outcome:
     """The same result; the caller is told that this worker takes no more calls."""
     data, kind, detail, refs = outcome

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import core_worker_pb2 as pb
-from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import actor_lifecycle as life
 from driver_client import exceptions
+from driver_client.core import lease_rules as rules
 from driver_client.core.actor_spec import ActorSpec
+from driver_client.core.bundle_choice import GONE
 from driver_client.core.call import CallRecord
 from driver_client.object_ref import entry_of
 from driver_client.objects import entry as entries
@@ -23,17 +24,6 @@ from driver_client.shell.lease_client import LeaseClient
 from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.peer_connection import PeerConnection
 from driver_client.shell.worker_loss import WorkerLoss
-
-_ASK_AGAIN_S = 0.05
-
-_CAUSES = {
-    agent_pb.WORKER_END_CAUSE_EXITED: t.ACTOR_DEATH_CAUSE_EXITED,
-    agent_pb.WORKER_END_CAUSE_OWNER_DIED: t.ACTOR_DEATH_CAUSE_OWNER_DIED,
-    agent_pb.WORKER_END_CAUSE_NODE_DIED: t.ACTOR_DEATH_CAUSE_NODE_DIED,
-    agent_pb.WORKER_END_CAUSE_PLACEMENT_GROUP_REMOVED: t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED,
-    agent_pb.WORKER_END_CAUSE_OUT_OF_MEMORY: t.ACTOR_DEATH_CAUSE_OUT_OF_MEMORY,
-    agent_pb.WORKER_END_CAUSE_PREEMPTED: t.ACTOR_DEATH_CAUSE_PREEMPTED,
-}
 
 
 class HostTools(Protocol):
@@ -53,8 +43,8 @@ class HostTools(Protocol):
         """The newest known state of a group."""
         ...
 
-    def publish(self, actor: OwnedActor, record: t.ActorRecord) -> None:
-        """The record changed."""
+    def publish(self, actor: OwnedActor) -> None:
+        """The actor's record changed."""
         ...
 
 
@@ -155,8 +145,10 @@ class OwnedActor:
         )
         creation = creation_message(self.spec, incarnation, self._tools.services)
         connection.control().create_actor.CopyFrom(creation)
-        # First calls travel with the creation: one round trip until the first answer.
-        self.client.attach(connection, incarnation)
+        if not self.spec.max_restarts:
+            # First calls travel with the creation: one round trip until the first answer. Where a
+            # restart may follow they wait: a call that was sent may have run, and is not repeated.
+            self.client.attach(connection, incarnation)
 
     def _stop_worker(self, effect: life.StopWorker) -> None:
         if self._loss is not None and effect.placement.lease_id == self._lease_id:
@@ -169,6 +161,8 @@ class OwnedActor:
             graceful=effect.graceful,
         )
         self.client.detach()
+        if self._connection is not None:
+            self._connection.close()  # it has no calls if it is not the client's
 
     def _publish(self) -> None:
         state = self.life.state
@@ -181,7 +175,7 @@ class OwnedActor:
             self.entry.complete(self.client.death or b"", entries.ERROR)
         elif state == t.ACTOR_STATE_ALIVE and self.entry.state == entries.PENDING:
             self.entry.complete(_NONE, entries.VALUE)
-        self._tools.publish(self, self.record())
+        self._tools.publish(self)
 
     # ---- LeaseHolder
 
@@ -201,16 +195,15 @@ class OwnedActor:
         if not self._wants(failed.lease_id):
             return
         reason = failed.reason
-        if reason in (agent_pb.LEASE_FAILURE_CANCELLED, agent_pb.LEASE_FAILURE_BUNDLE_NOT_HERE):
+        final = rules.final_cause(reason)
+        if rules.is_asked_again(reason):
             loop = asyncio.get_running_loop()
-            loop.call_later(_ASK_AGAIN_S, self._ask_again, failed.lease_id)
-        elif reason == agent_pb.LEASE_FAILURE_PLACEMENT_GROUP_REMOVED:
-            self.end(t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED, failed.message)
-        elif reason == agent_pb.LEASE_FAILURE_UNSCHEDULABLE:
-            self.end(t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE, failed.message)
-        elif reason == agent_pb.LEASE_FAILURE_RUNTIME_ENV_FAILED:
-            error = exceptions.pickle_error(exceptions.RuntimeEnvSetupError(failed.message))
-            self.end(t.ACTOR_DEATH_CAUSE_CREATION_FAILED, failed.message, error=error)
+            loop.call_later(rules.ASK_AGAIN_MS / 1_000, self._ask_again, failed.lease_id)
+        elif final is not None:
+            error = b""
+            if reason == agent_pb.LEASE_FAILURE_RUNTIME_ENV_FAILED:
+                error = exceptions.pickle_error(exceptions.RuntimeEnvSetupError(failed.message))
+            self.end(final, failed.message, error=error)
         else:
             now = self._tools.services.wall_ms()
             cause = t.ACTOR_DEATH_CAUSE_WORKER_DIED
@@ -229,6 +222,9 @@ class OwnedActor:
         """An actor's lease is never idle."""
         return False
 
+    def lease_moved(self) -> None:
+        """Its request waits with another agent; there is but one."""
+
     def lease_draining(self, lease_id: bytes) -> None:
         """Its node goes: the actor has until the deadline, then it starts elsewhere."""
 
@@ -243,10 +239,17 @@ class OwnedActor:
         """The constructor returned or raised."""
         if created.ok:
             self._carry_out(self.life.creation_succeeded(created.incarnation))
+            self._attach_client(created.incarnation)
             return
         now = self._tools.services.wall_ms()
         text = "the constructor raised"
         self._carry_out(self.life.creation_failed(created.incarnation, text, created.error, now))
+
+    def _attach_client(self, incarnation: int) -> None:
+        connection = self._connection
+        alive = self.life.state == t.ACTOR_STATE_ALIVE and incarnation == self.life.incarnation
+        if alive and connection is not None and self.client.connection is not connection:
+            self.client.attach(connection, incarnation)
 
     def stream_lost(self, connection: PeerConnection, unfinished: list[CallRecord]) -> None:
         """The worker's stream broke; the cause follows from the agent."""
@@ -261,21 +264,14 @@ class OwnedActor:
         self._loss = None
         self.client.connection = None
         self.client.lost(unfinished)
-        cause = _CAUSES.get(ended.cause, t.ACTOR_DEATH_CAUSE_WORKER_DIED)
-        if cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED and not self._group_is_gone():
-            # The bundle was given back to be placed again with its whole gang: the actor follows
-            # it.
-            cause = t.ACTOR_DEATH_CAUSE_NODE_DIED
+        cause = rules.death_cause(ended.cause, group_is_gone=self._group_is_gone())
         message = ended.message or f"exit status {ended.exit_code}"
         now = self._tools.services.wall_ms()
         self._carry_out(self.life.worker_ended(incarnation, cause, message, now))
 
     def _group_is_gone(self) -> bool:
         group_id = self.spec.key.request.placement_group_id
-        return self._tools.group_state(group_id) in (
-            pg.PLACEMENT_GROUP_STATE_REMOVED,
-            pg.PLACEMENT_GROUP_STATE_REMOVING,
-        )
+        return bool(group_id) and self._tools.group_state(group_id) in GONE
 
 
 _NONE = b"\x80\x05N."

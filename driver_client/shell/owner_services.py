@@ -15,6 +15,7 @@ from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
 from driver_client.shell.io_thread import IoThread
+from driver_client.shell.peer_channels import PeerChannels
 from driver_client.shell.peer_connection import PeerConnection, PeerListener
 
 ResolveReference = Callable[[bytes, str], Any]
@@ -35,10 +36,13 @@ class OwnerServices:
         self.owner_id = ids.OwnerId(owner_id)
         self.sequence = itertools.count(1)
         self._make_hello = make_hello
+        self._channels = PeerChannels()
         self.take_extras: TakeExtras = lambda _connection, _frame: None
         self.resolve: ResolveReference | None = None
         self.after_acknowledged: Callable[[list[bytes], Callable[[], None]], None] = _at_once
         self.own_address = ""
+        self.worker_node_id = b""
+        """Of a worker, which dies with its node; empty in a driver."""
         self.generator_connections: dict[int, PeerConnection] = {}
         """Where the generators run whose consumers give back-pressure."""
 
@@ -63,7 +67,7 @@ class OwnerServices:
         hello = self._make_hello()
         hello.receiver_id = worker_id
         hello.lease_id = lease_id
-        return PeerConnection(self.io, address, hello, listener)
+        return PeerConnection(self.io, address, hello, listener, self._channels)
 
     # ---- completing
 

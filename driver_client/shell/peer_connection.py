@@ -15,14 +15,14 @@ import grpc
 from grpc import aio
 
 from cluster_api.v1 import core_worker_pb2 as pb
-from cluster_api.v1 import core_worker_pb2_grpc as rpc
-from cluster_common.transport.endpoints import make_channel
 from cluster_common.transport.logs import get_logger
 from driver_client import limits
 from driver_client.core.call import CallRecord, CallTemplate
 from driver_client.object_ref import entry_of
 from driver_client.objects import entry as entries
+from driver_client.shell.argument_references import add_references
 from driver_client.shell.io_thread import IoThread
+from driver_client.shell.peer_channels import PeerChannels
 
 log = get_logger()
 
@@ -69,6 +69,7 @@ class PeerConnection:
         address: str,
         hello: pb.PeerHello,
         listener: PeerListener,
+        channels: PeerChannels,
     ) -> None:
         self.address = address
         self.listener = listener
@@ -80,11 +81,12 @@ class PeerConnection:
         self._hello: pb.PeerHello | None = hello
         self.owner_id = hello.sender_id
         self._control: pb.PeerFrame | None = None
-        self._wake = asyncio.Event()
         self._template_index: dict[CallTemplate, int] = {}
         self._sent_bodies: set[bytes] = set()
         self._new_functions: list[pb.FunctionDefinition] = []
-        self._channel: aio.Channel | None = None
+        self._channels = channels
+        self._stream: Any = None
+        self._writer: asyncio.Task[None] | None = None
         self._task = io.keeper.start(self._run(), f"peer {address}")
 
     # ---- sending
@@ -92,13 +94,13 @@ class PeerConnection:
     def send(self, records: Iterable[CallRecord]) -> None:
         """Queues calls."""
         self.queue.extend(records)
-        self._wake.set()
+        self._write_soon()
 
     def control(self) -> pb.PeerFrame:
         """The frame that leaves next, for ownership traffic to be added to."""
         if self._control is None:
             self._control = pb.PeerFrame()
-        self._wake.set()
+        self._write_soon()
         return self._control
 
     def cancel(self, sequence: int, *, force: bool, recursive: bool) -> bool:
@@ -125,25 +127,25 @@ class PeerConnection:
         return unfinished
 
     async def _run(self) -> None:
-        self._channel = make_channel(self.address, own_connection=True)
+        stream = self._stream = self._channels.open(self.address)
         message = "closed"
+        self._write_soon()
         try:
-            stub = rpc.CoreWorkerServiceStub(self._channel)
-            stream: Any = stub.Connect()
-            writer = asyncio.ensure_future(self._write(stream))
             try:
                 message = await self._read(stream)
             finally:
-                writer.cancel()
+                self._stream = None
                 stream.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+                if self._writer is not None:
+                    self._writer.cancel()
+                    await asyncio.gather(self._writer, return_exceptions=True)
         finally:
             lost = not self.closed
             self.closed = True
             self.connected = False
             if lost:
                 self.listener.connection_lost(self, self._unfinished(), message)
-            await self._channel.close()
+            await self._channels.closed(self.address)
 
     def _unfinished(self) -> list[CallRecord]:
         unfinished = [*self.in_flight.values(), *self.queue]
@@ -151,19 +153,25 @@ class PeerConnection:
         self.queue.clear()
         return unfinished
 
+    def _write_soon(self) -> None:
+        """Starts to write, unless a write is in flight: after that one it looks again.
+
+        No task waits for work: with thousands of actors most streams are silent.
+        """
+        if self._writer is None and self._stream is not None:
+            self._writer = self._io.loop.create_task(self._write(self._stream))
+
     async def _write(self, stream: Any) -> None:
-        while True:
-            if not self.queue and self._control is None and self._hello is None:
-                self._wake.clear()
-                await self._wake.wait()
-            try:
+        try:
+            while self.queue or self._control is not None or self._hello is not None:
                 await stream.write(self._frame())
-            except (grpc.RpcError, asyncio.InvalidStateError):
-                return  # the reader reports why
-            except Exception:  # whatever it is, nobody may wait for answers to what was not sent
-                log.exception("frame_not_sent", address=self.address)
-                stream.cancel()
-                return
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            return  # the reader reports why
+        except Exception:  # whatever it is, nobody may wait for answers to what was not sent
+            log.exception("frame_not_sent", address=self.address)
+            stream.cancel()
+            return
+        self._writer = None
 
     def _frame(self) -> pb.PeerFrame:
         frame = self._control or pb.PeerFrame()
@@ -225,6 +233,7 @@ class PeerConnection:
             dynamic_returns=template.dynamic,
             generator_backpressure=template.backpressure,
             max_calls=template.max_calls,
+            without_events=template.without_events,
         )
         if body is not None:
             definition.hash = body.hash
@@ -241,16 +250,7 @@ class PeerConnection:
             extra = record[4]
             if extra is None or not extra.arguments:
                 continue
-            detail = calls.details.add(position=position)
-            for argument, ref in extra.arguments:
-                entry = entry_of(ref)
-                detail.references.add(
-                    argument=argument,
-                    object_id=entry.object_id,
-                    owner_address=entry.owner_address,
-                    value=entry.data,
-                    inlined=True,
-                )
+            add_references(calls.details.add(position=position).references, extra)
 
     # ---- receiving
 
@@ -315,6 +315,8 @@ class PeerConnection:
             records = [self.in_flight.pop(seq, None) for seq in frame.returned_task_seqs]
             self.listener.calls_returned(self, [r for r in records if r is not None])
         self.listener.frame_extras(self, frame)
+        if frame.closing:
+            self.control().closing_read = True
 
 
 def _has_extras(frame: pb.PeerReplyFrame) -> bool:
@@ -325,6 +327,7 @@ def _has_extras(frame: pb.PeerReplyFrame) -> bool:
         or frame.object_states
         or frame.HasField("actor_created")
         or frame.HasField("refused")
+        or frame.closing
     )
 
 

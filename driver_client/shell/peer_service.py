@@ -116,6 +116,7 @@ class PeerService(rpc.CoreWorkerServiceServicer):
                 self._take(stream, frame, watched)
         finally:
             stream.closed = True
+            stream.read_to_its_end.set()
             self.streams.discard(stream)
             writer.cancel()
             self._closed(stream, watched)
@@ -167,6 +168,8 @@ class PeerService(rpc.CoreWorkerServiceServicer):
             self._cancel(stream, frame)
         for taken in frame.generator_consumed:
             stream.items_consumed(taken.task_seq, taken.items)
+        if frame.closing_read:
+            stream.read_to_its_end.set()
         self._take_ownership(stream, frame, watched)
 
     def _cancel(self, stream: PeerStream, frame: pb.PeerFrame) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
@@ -28,12 +29,16 @@ class PeerStream:
         self.held: dict[bytes, list[Any]] = {}
         self.borrows: set[bytes] = set()
         self.closed = False
+        self.answered: Callable[[], None] | None = None
+        """Called when results leave."""
         self.consumed: dict[int, int] = {}
         self.consumer_gates: dict[int, threading.Event] = {}
+        self.read_to_its_end = asyncio.Event()
+        """The caller read everything before `closing`, or is gone."""
         self._io = io
         self._extras: pb.PeerReplyFrame | None = None
         self._awake = False
-        self._is_writing = False
+        self._is_closing = False
         self._wake = asyncio.Event()
 
     # ---- any thread
@@ -66,29 +71,33 @@ class PeerStream:
         if not self.closed:
             self.extras().actor_states.append(record)
 
+    def say_closing(self) -> None:
+        """No result follows those queued: asks the caller to say when it has read them."""
+        self._is_closing = True
+        self._wake.set()
+
     async def write(self, context: Any) -> None:
         """Sends until cancelled: one write in flight, everything queued in one frame."""
         while True:
             self._awake = False
-            if not self.results and self._extras is None:
+            if not self.results and self._extras is None and not self._is_closing:
                 self._wake.clear()
                 if not self.results:
                     await self._wake.wait()
                 continue
             self._awake = True
-            self._is_writing = True
             await context.write(self._frame())
-            self._is_writing = False
-
-    def is_drained(self) -> bool:
-        """Nothing waits to be sent or is being sent."""
-        return not self.results and self._extras is None and not self._is_writing
 
     def _frame(self) -> pb.PeerReplyFrame:
         frame = self._extras or pb.PeerReplyFrame()
         self._extras = None
         if self.results:
             self._add_results(frame.results)
+            if self.answered is not None:
+                self.answered()
+        if self._is_closing and not self.results:
+            frame.closing = True
+            self._is_closing = False
         return frame
 
     def _add_results(self, batch: pb.ResultBatch) -> None:

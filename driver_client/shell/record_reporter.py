@@ -6,6 +6,7 @@ They serve lists and names only; the owner is the actor's one brain (DESIGN sect
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -16,31 +17,45 @@ from cluster_common.transport.logs import get_logger
 from driver_client import limits
 from driver_client.shell.io_thread import IoThread
 
+if TYPE_CHECKING:
+    from driver_client.shell.owned_actor import OwnedActor
+
 log = get_logger()
 
 
 class RecordReporter:
-    """Newest unsent record per actor. I/O thread only."""
+    """Actors whose newest record was not sent yet; it is made when it leaves. I/O thread only."""
 
     def __init__(self, io: IoThread, stub: rpc.ActorServiceAsyncStub, owner_id: bytes) -> None:
         self._io = io
         self._stub = stub
         self._owner_id = owner_id
-        self._unsent: dict[bytes, t.ActorRecord] = {}
+        self._unsent: dict[bytes, OwnedActor] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._dying_names: set[bytes] = set()
         self._names_free = asyncio.Event()
         self._names_free.set()
+        self._hurry = asyncio.Event()
+        self._flushes = 0
         self._running = False
+        self._closed = False
 
-    def put(self, record: t.ActorRecord) -> None:
-        """Queues a record; a newer one of the same actor replaces it."""
-        self._unsent[record.actor_id] = record
+    def close(self) -> None:
+        """Nothing is reported any more: the GCS hears that the owner ends."""
+        self._closed = True
+        self._unsent.clear()
+
+    def changed(self, actor: OwnedActor) -> None:
+        """The actor's newest record is to be sent."""
+        if self._closed:
+            return
+        self._unsent[actor.spec.actor_id] = actor
         self._idle.clear()
-        if record.name and record.state == t.ACTOR_STATE_DEAD:
-            self._dying_names.add(record.actor_id)
+        if actor.spec.name and actor.life.is_dead:
+            self._dying_names.add(actor.spec.actor_id)
             self._names_free.clear()
+            self._hurry.set()
         if not self._running:
             self._running = True
             self._io.keeper.start(self._send(), "actor records")
@@ -54,22 +69,31 @@ class RecordReporter:
 
     async def flushed(self, timeout_s: float) -> bool:
         """Whether everything put so far was acknowledged within the time."""
+        self._flushes += 1
+        self._hurry.set()
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
             return False
+        finally:
+            self._flushes -= 1
         return True
 
     def _acknowledged(self, batch: list[t.ActorRecord]) -> None:
-        self._dying_names.difference_update(record.actor_id for record in batch)
+        self._dying_names.difference_update(
+            record.actor_id for record in batch if record.state == t.ACTOR_STATE_DEAD
+        )
         if not self._dying_names:
             self._names_free.set()
+        if not self._unsent:
+            self._idle.set()
 
     async def _send(self) -> None:
         delay = limits.RECONNECT_DELAY_MIN_S
         while self._unsent:
             ids_now = list(self._unsent)[: limits.ACTOR_RECORDS_BATCH_MAX]
-            batch = [self._unsent.pop(actor_id) for actor_id in ids_now]
+            actors = [self._unsent.pop(actor_id) for actor_id in ids_now]
+            batch = [actor.record() for actor in actors]
             request = gcs.ReportActorsRequest(owner_id=self._owner_id, actors=batch)
             try:
                 await self._stub.ReportActors(request, timeout=limits.GCS_CALL_TIMEOUT_S)
@@ -81,9 +105,22 @@ class RecordReporter:
                     log.warning("actor_records_refused", code=str(code), records=len(batch))
                     self._acknowledged(batch)
                     continue
-                for record in batch:
-                    self._unsent.setdefault(record.actor_id, record)
+                if self._closed:
+                    break
+                for actor in actors:
+                    self._unsent.setdefault(actor.spec.actor_id, actor)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
+            else:
+                await self._pause()
         self._running = False
-        self._idle.set()
+
+    async def _pause(self) -> None:
+        """More may change meanwhile; whoever waits for the records is not kept waiting."""
+        if self._flushes or self._dying_names:
+            return
+        self._hurry.clear()
+        try:
+            await asyncio.wait_for(self._hurry.wait(), limits.ACTOR_RECORDS_PAUSE_S)
+        except TimeoutError:
+            return

@@ -7,6 +7,7 @@ never do.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ from driver_client.shell.blocking import Blocking
 from driver_client.shell.bundle_router import BundleRouter
 from driver_client.shell.cancelling import Canceller, Children
 from driver_client.shell.dependencies import Dependencies
+from driver_client.shell.environments import Environments
 from driver_client.shell.gcs_link import GcsLink
 from driver_client.shell.group_session import GroupSession
 from driver_client.shell.io_thread import IoThread
@@ -40,6 +42,7 @@ from driver_client.shell.ownership import Ownership
 from driver_client.shell.process_facts import ProcessFacts
 from driver_client.shell.record_reporter import RecordReporter
 from driver_client.shell.submissions import Submissions
+from driver_client.shell.task_events import TaskEvents
 from driver_client.shell.task_submitter import TaskSubmitter
 
 
@@ -54,6 +57,7 @@ class Runtime:
         self.facts = facts
         self.services = OwnerServices(io, facts.owner_id, self.hello)
         self.services.own_address = facts.own_address
+        self.services.worker_node_id = b"" if facts.is_driver else facts.node_id
         self.ownership = Ownership(self.services, self._actor_out_of_scope)
         self.ownership.borrowed_gone = self._borrowed_gone
         self.services.resolve = self.ownership.resolve
@@ -61,6 +65,7 @@ class Runtime:
         self.services.take_extras = self.ownership.frame_extras
         self.dependencies = Dependencies(self.ownership)
         self.blocking = Blocking()
+        self.events = TaskEvents(io, facts)
         self.clients: dict[bytes, ActorClient] = {}
         self.node_listeners: list[Callable[[ns.NodeChange], None]] = []
         self.home_lost: Callable[[str], None] = lambda _message: None
@@ -147,6 +152,11 @@ class Runtime:
                 self.facts.job_id,
             )
         return self._host
+
+    @functools.cached_property
+    def environments(self) -> Environments:
+        """Runtime environments of what is submitted here. Any thread."""
+        return Environments(self.io, self.facts, self.gcs)
 
     @property
     def host_if_any(self) -> ActorHost | None:
@@ -343,6 +353,8 @@ class Runtime:
     async def close_async(self, reason: str) -> None:
         """Says goodbye to agents; I/O thread."""
         self.closed = True
+        if self._host is not None:
+            self._host.close()
         if self._leases is not None:
             await self._leases.close(reason)
         if self._gcs is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from driver_client import exceptions
 from driver_client.core.call import CallRecord
 from driver_client.core.scheduling_key import SchedulingKey
@@ -22,13 +24,13 @@ class TaskSubmitter:
 
     def submit(self, key: SchedulingKey, records: list[CallRecord]) -> None:
         """Queues tasks whose arguments are ready."""
-        pool = key.pool
+        pool: KeyPool | None = key.pool()
         if pool is None or pool.retired:
             pool = self._pools.get(key.digest)
             if pool is None:
                 pool = KeyPool(key, self._services, self._leases, self._router, self._retire)
                 self._pools[key.digest] = pool
-            key.pool = pool
+            key.pool = weakref.ref(pool)
         pool.add(records)
 
     def group_removed(self, group_id: bytes, error: exceptions.RayError) -> None:

@@ -40,13 +40,6 @@ class WorkerLink:
         """Queues an item for the agent."""
         self._outbox.put(item)
 
-    async def drained(self, timeout_s: float) -> None:
-        """Waits until what was queued is written."""
-        try:
-            await asyncio.wait_for(self._outbox.drained(), timeout_s)
-        except TimeoutError:
-            return
-
     async def _write(self, items: Sequence[pb.WorkerItem]) -> None:
         await self._stream.write(pb.WorkerFrame(items=items))
 

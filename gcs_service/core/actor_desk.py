@@ -8,6 +8,7 @@ from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core import effects as fx
+from gcs_service.core.actor_placing import wrong_in
 from gcs_service.core.actor_table import ActorTable
 from gcs_service.core.detached_actors import DetachedActors
 from gcs_service.core.effects import CloseSession, Effect, Refusal, Tell
@@ -44,6 +45,9 @@ class ActorDesk:
             return refusal
         if not record.name:
             return Refusal(fx.BAD_REQUEST, "only named actors are registered")
+        if not self._is_of(record.owner_id, record):
+            text = f"actor {record.actor_id.hex()} is not owned by {record.owner_id.hex()}"
+            return Refusal(fx.BAD_REQUEST, text)
         holder = self._holder(record)
         if holder is None:
             self._put(record)
@@ -57,7 +61,11 @@ class ActorDesk:
         refusal = self._refusal(record)
         if refusal is not None:
             return refusal
+        wrong = wrong_in(request)
+        if wrong:
+            return Refusal(fx.BAD_REQUEST, f"a detached actor cannot be placed: {wrong}")
         if self._table.get(record.actor_id) is not None:
+            self._detached.arguments_arrived(request, at)
             return None
         if record.name:
             holder = self._holder(record)
@@ -66,16 +74,42 @@ class ActorDesk:
         self._detached.create(request, at)
         return None
 
-    def report(self, owner_id: bytes, records: Sequence[t.ActorRecord], _at: Moment) -> None:
-        """An owner's newest records, coalesced."""
+    def report(
+        self, owner_id: bytes, records: Sequence[t.ActorRecord], _at: Moment
+    ) -> Refusal | None:
+        """An owner's newest records, coalesced. Those of somebody else's actors change nothing.
+
+        Returns:
+            The first record that is not its own, when there is one; the others were taken.
+        """
         if self._owners.is_dead(owner_id):
-            return  # its actors were ended with it
+            return None  # its actors were ended with it
+        refusal: Refusal | None = None
         for record in records:
-            if not record.detached and record.actor_id and not unknown_in_actor(record):
+            if not record.actor_id or unknown_in_actor(record):
+                continue
+            if not self._is_of(owner_id, record):
+                text = (
+                    f"actor {record.actor_id.hex()} is not owned by {owner_id.hex()}, "
+                    "which reported about it"
+                )
+                refusal = refusal or Refusal(fx.BAD_REQUEST, text)
+            else:
                 self._put(record)
+        return refusal
+
+    def _is_of(self, owner_id: bytes, record: t.ActorRecord) -> bool:
+        """An actor's id begins with its owner's; a detached one is driven here, by nobody else."""
+        if record.detached or record.owner_id != owner_id:
+            return False
+        known = self._table.get(record.actor_id)
+        return record.actor_id.startswith(owner_id) and not (known is not None and known.detached)
 
     def owner_died(self, record: t.ActorRecord, message: str, at: Moment) -> None:
-        """The owner of this actor ended, and the actor with it."""
+        """The owner of this actor ended, and the actor with it; a detached one if it is unready."""
+        if record.detached:
+            self._detached.creator_ended(record.actor_id, message, at)
+            return
         dead = t.ActorRecord()
         dead.CopyFrom(record)
         dead.version += 1

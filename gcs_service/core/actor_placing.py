@@ -38,6 +38,21 @@ def needed_by(request: g.CreateDetachedActorRequest) -> t.ResourceSet:
     return start.placement_resources if start.placement_resources.amounts else start.resources
 
 
+def wrong_in(request: g.CreateDetachedActorRequest) -> str:
+    """What makes it impossible to look for a node at all; empty when nothing does."""
+    start, scheduling = request.start, request.scheduling
+    for amounts in (start.resources.amounts, start.placement_resources.amounts):
+        for name in sorted(amounts):
+            if amounts[name] < 0:
+                return f"resource {name!r} is below zero"
+    try:
+        for selector in (scheduling.selector, *scheduling.fallback):
+            labels.parse_selector(selector.terms)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def choose_target(
     placement: PlacementCore, request: g.CreateDetachedActorRequest, on: bytes
 ) -> Target | NoTarget:
@@ -57,6 +72,7 @@ def choose_target(
                 selector=labels.parse_selector(selector.terms),
                 node_id=scheduling.affinity_node_id,
                 soft=scheduling.affinity_soft,
+                spread=scheduling.spread,
             )
         )
         if pick.node_id:

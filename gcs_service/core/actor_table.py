@@ -29,6 +29,7 @@ class ActorTable:
         self._dead: dict[bytes, None] = {}
         self._by_owner: dict[bytes, dict[bytes, None]] = {}
         self._by_node: dict[bytes, dict[bytes, None]] = {}
+        self._owners_on: dict[bytes, dict[bytes, None]] = {}
         self.by_state: dict[int, int] = {}
 
     @property
@@ -59,6 +60,10 @@ class ActorTable:
     def on_node(self, node_id: bytes) -> list[t.ActorRecord]:
         """Living actors on a node."""
         return [self._records[actor_id] for actor_id in self._by_node.get(node_id, ())]
+
+    def owners_on(self, node_id: bytes) -> list[bytes]:
+        """Workers of a node that own living actors, wherever those are."""
+        return list(self._owners_on.get(node_id, ()))
 
     def newest_first(self) -> Iterator[t.ActorRecord]:
         """All records in reverse order of arrival."""
@@ -96,6 +101,8 @@ class ActorTable:
         if record.name:
             self._names.setdefault((record.namespace, record.name), actor_id)
         self._by_owner.setdefault(record.owner_id, {})[actor_id] = None
+        if record.owner_node_id:
+            self._owners_on.setdefault(record.owner_node_id, {})[record.owner_id] = None
         if record.node_id:
             self._by_node.setdefault(record.node_id, {})[actor_id] = None
 
@@ -105,9 +112,15 @@ class ActorTable:
         pair = (record.namespace, record.name)
         if record.name and self._names.get(pair) == actor_id:
             del self._names[pair]
-        for index, key in ((self._by_owner, record.owner_id), (self._by_node, record.node_id)):
-            members = index.get(key)
-            if members is not None:
-                members.pop(actor_id, None)
-                if not members:
-                    del index[key]
+        _leave(self._by_owner, record.owner_id, actor_id)
+        _leave(self._by_node, record.node_id, actor_id)
+        if record.owner_node_id and record.owner_id not in self._by_owner:
+            _leave(self._owners_on, record.owner_node_id, record.owner_id)
+
+
+def _leave(index: dict[bytes, dict[bytes, None]], key: bytes, member: bytes) -> None:
+    members = index.get(key)
+    if members is not None:
+        members.pop(member, None)
+        if not members:
+            del index[key]

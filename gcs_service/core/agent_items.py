@@ -9,6 +9,7 @@ from cluster_api.v1 import types_pb2 as t
 from gcs_service.core import effects as fx
 from gcs_service.core.demand_feed import DemandFeed
 from gcs_service.core.detached_actors import DetachedActors
+from gcs_service.core.driver_watch import DriverWatch
 from gcs_service.core.effects import Effect, Tell
 from gcs_service.core.known_values import is_known_event, node_cause
 from gcs_service.core.membership import Membership
@@ -30,6 +31,7 @@ class AgentItems:
         self,
         membership: Membership,
         owners: OwnerTombstones,
+        drivers: DriverWatch,
         detached: DetachedActors,
         owner_endings: OwnerEndings,
         node_deaths: NodeDeaths,
@@ -40,6 +42,7 @@ class AgentItems:
     ) -> None:
         self._membership = membership
         self._owners = owners
+        self._drivers = drivers
         self._detached = detached
         self._owner_endings = owner_endings
         self._node_deaths = node_deaths
@@ -54,6 +57,7 @@ class AgentItems:
             "owner_ended": self._owner_ended,
             "detached_actor": self._detached_event,
             "ping_answer": self._ping_answer,
+            "ping": lambda _node_id, _item, _at: None,  # answered by the shell; it was heard
             "drain_answer": self._drain_answer,
             "goodbye": self._goodbye,
         }
@@ -90,7 +94,8 @@ class AgentItems:
             draining=entry.record.state == t.NODE_STATE_DRAINING,
         )
         self._placed(effects)
-        self._demand.reported(node_id, None)
+        # Of the same moment as the snapshot: what waits there is not forgotten for a while.
+        self._demand.reported(node_id, request.demand if request.HasField("demand") else None)
         self._demand.node_changed(node_id)
         dead = [owner for owner in request.owner_ids if self._owners.is_dead(owner)]
         if dead:
@@ -117,8 +122,10 @@ class AgentItems:
         self._placed(self._placement.bundle_answer(node_id, answer, at.mono_ms, at.wall_ms))
 
     def _owner_ended(self, _node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
-        message = item.owner_ended.message or "its process ended"
-        self._owner_endings.end([item.owner_ended.owner_id], message, at)
+        ended = item.owner_ended
+        if ended.suspected and self._drivers.look_now(ended.owner_id):
+            return
+        self._owner_endings.end([ended.owner_id], ended.message or "its process ended", at)
 
     def _detached_event(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
         if is_known_event(item.detached_actor):

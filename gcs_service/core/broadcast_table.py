@@ -18,6 +18,7 @@ from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core.effects import NodeSessionOpened
+from gcs_service.core.open_sessions import OpenSessions
 
 
 class FanOut(msgspec.Struct, frozen=True, gc=False):
@@ -29,12 +30,28 @@ class FanOut(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Member:
-    __slots__ = ("record", "session", "snapshot")
+    __slots__ = ("_view", "record", "session", "snapshot")
 
     def __init__(self, session: int, record: t.NodeRecord) -> None:
         self.session = session
         self.record = record
         self.snapshot: ns.ResourceSnapshot | None = None
+        self._view: ns.GcsItem | None = None
+
+    def put(self, snapshot: ns.ResourceSnapshot) -> None:
+        self.snapshot, self._view = snapshot, None
+
+    def view(self) -> ns.GcsItem:
+        """Built once, however many receivers come later."""
+        if self._view is None:
+            record = self.record
+            view = ns.NodeView(
+                node_id=record.node_id, address=record.address, snapshot=self.snapshot, alive=True
+            )
+            # Work in bundles goes straight to them: who schedules has no use for what they hold.
+            view.snapshot.ClearField("bundle_use")
+            self._view = ns.GcsItem(view=view)
+        return self._view
 
 
 class BroadcastTable:
@@ -43,9 +60,9 @@ class BroadcastTable:
     def __init__(self, *, views_to_all: bool) -> None:
         self._views_to_all = views_to_all
         self._members: dict[bytes, _Member] = {}
-        self._open: dict[bytes, int] = {}
+        self._open = OpenSessions()
         self._scheduler_address = ""
-        self._receivers: dict[bytes, int] = {}
+        self._receivers = OpenSessions()
         self._watchers: dict[int, None] = {}
         self._records: dict[bytes, t.NodeRecord] = {}
         self._dead: dict[bytes, t.NodeRecord] = {}
@@ -58,9 +75,19 @@ class BroadcastTable:
         return len(self._watchers)
 
     @property
+    def views_count(self) -> int:
+        """Nodes whose numbers are passed on."""
+        return len(self._members)
+
+    @property
+    def log_length(self) -> int:
+        """Node changes kept for watchers that come back."""
+        return len(self._log)
+
+    @property
     def subscriptions(self) -> int:
-        """Everybody who hears of node changes: agents, and streams of operators. Never workers."""
-        return len(self._open) + len(self._watchers)
+        """Streams that hear of node changes: of agents, and of operators. Never of workers."""
+        return self._open.streams_count + len(self._watchers)
 
     def load(self, records: list[t.NodeRecord]) -> None:
         """Nodes of the last life of the service."""
@@ -72,18 +99,22 @@ class BroadcastTable:
         session, record = effect.session, effect.record
         member = self._members[record.node_id] = _Member(session, record)
         # A session restates everything, so its first numbers count whatever their version.
-        member.snapshot = effect.snapshot
-        self._open[record.node_id] = session
+        member.put(effect.snapshot)
+        self._open.put(record.node_id, session)
         out = self._view(member)
         if effect.last_revision:
             out += [
-                FanOut([session], _change_item(missed, ""), ("node", missed.node_id))
+                FanOut(
+                    [session],
+                    _change_item(missed, "", record.node_id),
+                    ("node", missed.node_id, record.node_id),
+                )
                 for missed in self._deaths_after(effect.last_revision)
             ]
         if record.is_scheduler or self._views_to_all:
-            self._receivers[record.node_id] = session
+            self._receivers.put(record.node_id, session)
             views = [
-                FanOut([session], _view_item(other), ("view", node_id))
+                FanOut([session], other.view(), ("view", node_id))
                 for node_id, other in self._members.items()
                 if node_id != record.node_id and other.snapshot is not None
             ]
@@ -96,9 +127,8 @@ class BroadcastTable:
         member = self._members.get(node_id)
         if member is not None and member.session == session:
             member.session = 0
-            self._open.pop(node_id, None)
-        if self._receivers.get(node_id) == session:
-            del self._receivers[node_id]
+            self._open.drop(node_id)
+        self._receivers.drop(node_id, session)
 
     def snapshot(self, node_id: bytes, snapshot: ns.ResourceSnapshot) -> list[FanOut]:
         """A node's newest numbers, for the agents that schedule."""
@@ -108,7 +138,7 @@ class BroadcastTable:
         known = member.snapshot
         if known is not None and known.version >= snapshot.version:
             return []
-        member.snapshot = snapshot
+        member.put(snapshot)
         return self._view(member)
 
     def changed(self, record: t.NodeRecord, scheduler_address: str) -> list[FanOut]:
@@ -119,10 +149,10 @@ class BroadcastTable:
         out = self._tell_agents(before, record, scheduler_address)
         if record.state == t.NODE_STATE_DEAD:
             member = self._members.pop(record.node_id, None)
-            self._receivers.pop(record.node_id, None)
+            self._receivers.drop(record.node_id)
             if member is not None:
                 gone = ns.NodeView(node_id=record.node_id, address=record.address, alive=False)
-                self._open.pop(record.node_id, None)
+                self._open.drop(record.node_id)
                 out += self._to_receivers(record.node_id, ns.GcsItem(view=gone))
         else:
             member = self._members.get(record.node_id)
@@ -136,7 +166,7 @@ class BroadcastTable:
 
     def owners_ended(self, owner_ids: tuple[bytes, ...]) -> list[FanOut]:
         """Every agent hears once of owners that ended."""
-        sessions = list(self._open.values())
+        sessions = self._open.sessions()
         item = ns.GcsItem(owners_died=ns.OwnersDied(owner_ids=list(owner_ids)))
         return [FanOut(sessions, item, None)] if sessions else []
 
@@ -168,19 +198,19 @@ class BroadcastTable:
         if stays and known:
             return []
         self._scheduler_address = scheduler_address or self._scheduler_address
-        sessions = list(self._open.values())
+        sessions = self._open.sessions()
         item = _change_item(record, scheduler_address)
         return [FanOut(sessions, item, ("node", record.node_id))] if sessions else []
 
     def _view(self, member: _Member) -> list[FanOut]:
         origin = member.record.node_id
         # Looked at before anything is built: most clusters have one agent that schedules.
-        if not self._receivers or self._receivers.keys() == {origin}:
+        if self._receivers.is_only(origin):
             return []
-        return self._to_receivers(origin, _view_item(member))
+        return self._to_receivers(origin, member.view())
 
     def _to_receivers(self, origin: bytes, item: ns.GcsItem) -> list[FanOut]:
-        sessions = [session for node_id, session in self._receivers.items() if node_id != origin]
+        sessions = self._receivers.sessions_but(origin)
         self.views_out += len(sessions)
         return [FanOut(sessions, item, ("view", origin))] if sessions else []
 
@@ -203,14 +233,7 @@ class BroadcastTable:
         return deaths[::-1]
 
 
-def _change_item(record: t.NodeRecord, scheduler_address: str) -> ns.GcsItem:
+def _change_item(record: t.NodeRecord, scheduler_address: str, to: bytes = b"") -> ns.GcsItem:
+    """For all nodes of a stream, or for the one named in `to`."""
     change = ns.NodeChange(node=record, scheduler_address=scheduler_address)
-    return ns.GcsItem(node_change=change)
-
-
-def _view_item(member: _Member) -> ns.GcsItem:
-    record = member.record
-    view = ns.NodeView(
-        node_id=record.node_id, address=record.address, snapshot=member.snapshot, alive=True
-    )
-    return ns.GcsItem(view=view)
+    return ns.GcsItem(node_id=to, node_change=change)

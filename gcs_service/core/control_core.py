@@ -14,6 +14,7 @@ from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
+from cluster_common import runtime_packages
 from gcs_service import limits
 from gcs_service.core import effects as fx
 from gcs_service.core import tables
@@ -92,6 +93,7 @@ class ControlCore:
         self._agent_items = AgentItems(
             self.membership,
             self.owners,
+            self.drivers,
             self.detached,
             self._owner_endings,
             self._node_deaths,
@@ -260,10 +262,10 @@ class ControlCore:
         return None
 
     def driver_gone(self, job_id: bytes, at: Moment) -> None:
-        """The node a driver lived on died, and the driver does not answer either."""
+        """The driver itself does not answer, or refuses."""
         job = self.jobs.get(job_id)
         if job is not None and not job.is_dead:
-            self._owner_endings.end([job.driver_id], "its node died and it does not answer", at)
+            self._owner_endings.end([job.driver_id], "it cannot be reached any more", at)
         self._settle(at)
 
     # ---- operators
@@ -326,6 +328,13 @@ class ControlCore:
                 self.detached.group_changed(record, at)
             for actor_id in ended:
                 self._carry(self.placement.actor_ended(actor_id, at.mono_ms))
+
+    def needs_packages(self, prefix: bytes) -> bool:
+        """Whether the job or detached actor that this prefix of directory rows names lives."""
+        running = (runtime_packages.job_prefix(job.job_id) for job in self.jobs.running())
+        kind, actor_id = prefix[:1], prefix[1:]
+        actor = self.detached.get(actor_id) if kind == runtime_packages.actor_prefix(b"") else None
+        return actor is not None or prefix in running
 
     def entry_of(self, node_id: bytes) -> NodeEntry | None:
         """A node alive or dead, for questions."""

@@ -1,55 +1,65 @@
 """Nodes as an autoscaler sees them, encoded once per change.
 
 A snapshot of 10,000 nodes is a join of encoded rows: building the messages anew would hold the
-interpreter for 100 ms at every question. What changes by itself (how long a node has been idle, its
-status) is appended to a row when it is asked for; in protobuf, later fields add to earlier ones.
+interpreter for 100 ms at every question. What changes by itself (how long a node has been idle) is
+appended to a row when it is asked for; in protobuf, later fields add to earlier ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import types_pb2 as t
+from cluster_common import resources
 from gcs_service.core.demand_facts import NodeFact
+from gcs_service.core.wire_bytes import number_tag, varint
 
 INSTANCE_ID_LABEL = "shoal.io/instance-id"
 NODE_TYPE_LABEL = "shoal.io/node-type"
 INSTANCE_TYPE_LABEL = "shoal.io/instance-type"
 """Set by providers on the nodes they start."""
 
+_IDLE_TAG = number_tag(auto.ClusterNodeState.IDLE_DURATION_MS_FIELD_NUMBER)
+_IDLE_MS_MAX = 1 << 62
+"""An agent that states an absurd time must not keep others from their answer."""
+
 
 class NodeRow:
     """One node alive."""
 
-    __slots__ = ("_encoded", "fact", "idle_since_ms", "taken")
+    __slots__ = ("_encoded", "_status", "fact", "idle_since_ms")
 
     def __init__(self, fact: NodeFact) -> None:
         self.fact = fact
-        self.taken = tuple(fact.snapshot.leases_taken)
         self.idle_since_ms = _idle_since(fact)
         self._encoded: bytes | None = None
+        self._status = auto.NODE_STATUS_UNSPECIFIED
 
     def replace(self, fact: NodeFact) -> None:
         """A newer fact; the age of idleness counts from when its snapshot was first seen."""
         if fact.snapshot is not self.fact.snapshot:
-            self.taken = tuple(fact.snapshot.leases_taken)
             self.idle_since_ms = _idle_since(fact)
         self.fact = fact
         self._encoded = None
 
-    def encode(self, now_ms: int, kept_apart: Iterable[str]) -> bytes:
+    def encode(self, now_ms: int, kept_apart: Sequence[str]) -> bytes:
         """A `ClusterNodeState` as of now."""
         if self._encoded is None:
-            self._encoded = _lasting(self.fact).SerializeToString()
-        passing = auto.ClusterNodeState(status=self._status())
-        if passing.status == auto.NODE_STATUS_IDLE and self.idle_since_ms is not None:
-            passing.idle_duration_ms = max(1, now_ms - self.idle_since_ms)
-        for label in kept_apart:
-            passing.dynamic_labels[label] = ""
-        return self._encoded + passing.SerializeToString()
+            self._status = self._status_now()
+            lasting = _lasting(self.fact)
+            lasting.status = self._status
+            self._encoded = lasting.SerializeToString()
+        encoded = self._encoded
+        if self._status == auto.NODE_STATUS_IDLE and self.idle_since_ms is not None:
+            idle_ms = max(1, min(now_ms - self.idle_since_ms, _IDLE_MS_MAX))
+            encoded += _IDLE_TAG + varint(idle_ms)
+        if kept_apart:
+            labels = auto.ClusterNodeState(dynamic_labels=dict.fromkeys(kept_apart, ""))
+            encoded += labels.SerializeToString()
+        return encoded
 
-    def _status(self) -> auto.NodeStatus.ValueType:
+    def _status_now(self) -> auto.NodeStatus.ValueType:
         fact = self.fact
         if fact.record.state == t.NODE_STATE_DRAINING or fact.snapshot.draining:
             return auto.NODE_STATUS_DRAINING
@@ -85,7 +95,8 @@ def _lasting(fact: NodeFact) -> auto.ClusterNodeState:
     snapshot = fact.snapshot
     total = snapshot.total.amounts or fact.record.total.amounts
     state.total_resources.amounts.update(total)
-    state.available_resources.amounts.update(fact.room)
+    room = {name: resources.saturated(amount) for name, amount in fact.room.items()}
+    state.available_resources.amounts.update(room)
     state.node_state_version = snapshot.version
     state.drain_accepted = snapshot.draining
     return state

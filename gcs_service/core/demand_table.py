@@ -2,12 +2,12 @@
 
 Updates come as wholes (see `demand_facts`), so that no look at the table finds a request pending
 and placed, or neither. A request that a scheduler sent to a node is pending until that node's
-snapshot names it.
+snapshot names it, whichever of the two reports comes first (see `demand_taken`).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from cluster_api.v1 import autoscaler_pb2 as auto
@@ -15,11 +15,14 @@ from cluster_api.v1 import node_session_pb2 as ns
 from gcs_service import limits
 from gcs_service.core import effects, tables
 from gcs_service.core.demand_facts import DemandUpdate, GroupFact
-from gcs_service.core.demand_rows import NodeRow, dead_row, node_key
+from gcs_service.core.demand_rows import NodeRow, dead_row
+from gcs_service.core.demand_taken import ShapeKey, TakenRequests, shape_key
 from gcs_service.core.effects import Refusal
 from gcs_service.core.tables import Write
 
-_EntryKey = tuple[str, str, bool]
+_EntryKey = tuple[ShapeKey, bool]
+_COUNT_MAX = (1 << 63) - 1
+"""What agents state is added up: no sum of lies may be more than an answer can carry."""
 
 
 class DemandTable:
@@ -35,13 +38,18 @@ class DemandTable:
         self.autoscaling_state = auto.AutoscalingState()
         self.writes: list[Write] = []
         self._reports: dict[bytes, ns.DemandReport] = {}
-        self._taken: dict[bytes, int] = {}
+        self.taken = TakenRequests()
         self._groups: dict[bytes, GroupFact] = {}
         self._detached: list[ns.DemandEntry] = []
         self._entries: tuple[int, list[ns.DemandEntry]] | None = None
 
     def __len__(self) -> int:
         return len(self._reports)
+
+    @property
+    def groups_count(self) -> int:
+        """Groups that wait."""
+        return len(self._groups)
 
     def load(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """What the last life of the service was told to keep."""
@@ -60,12 +68,12 @@ class DemandTable:
             if fact is None:
                 self._bury(node_id)
             elif row is None:
-                row = self.nodes[node_id] = NodeRow(fact)
-                self._count_taken(row.taken, 1)
+                self.nodes[node_id] = NodeRow(fact)
+                self.taken.named(node_id, fact.snapshot.leases_taken)
             else:
-                self._count_taken(row.taken, -1)
+                if fact.snapshot is not row.fact.snapshot:
+                    self.taken.named(node_id, fact.snapshot.leases_taken)
                 row.replace(fact)
-                self._count_taken(row.taken, 1)
         for node_id, report in update.reports:
             self._report(node_id, report)
         for group_id, group in update.groups.items():
@@ -80,27 +88,20 @@ class DemandTable:
     def _bury(self, node_id: bytes) -> None:
         row = self.nodes.pop(node_id, None)
         self._reports.pop(node_id, None)
+        self.taken.node_gone(node_id)
         if row is not None:
-            self._count_taken(row.taken, -1)
             self.dead.append((node_id, dead_row(row.fact.record)))
-
-    def _count_taken(self, lease_ids: Iterable[bytes], by: int) -> None:
-        taken = self._taken
-        for lease_id in lease_ids:
-            count = taken.get(lease_id, 0) + by
-            if count:
-                taken[lease_id] = count
-            else:
-                del taken[lease_id]
 
     def _report(self, node_id: bytes, report: ns.DemandReport | None) -> None:
         """The whole demand of an agent; an older report than the known one changes nothing."""
         if report is None:
             self._reports.pop(node_id, None)
+            self.taken.report_gone(node_id)
             return
         known = self._reports.get(node_id)
         if known is None or known.version < report.version:
             self._reports[node_id] = report
+            self.taken.reported(node_id, report)
 
     # ---- what people and autoscalers say
 
@@ -173,15 +174,17 @@ class DemandTable:
         if self._entries is not None and self._entries[0] == self.version:
             return self._entries[1]
         sums: dict[_EntryKey, ns.DemandEntry] = {}
-        for report in self._reports.values():
-            for entry in report.entries:
-                _add(sums, entry)
+        for node_id, report in self._reports.items():
+            owed = self.taken.owed(node_id)
+            # What no node could hold was not taken: of two entries of a shape lower the other one.
+            for entry in sorted(report.entries, key=_is_infeasible) if owed else report.entries:
+                _add(sums, entry, owed)
             for lease in report.in_transit:
-                if lease.lease_id not in self._taken:
-                    _add(
-                        sums,
-                        ns.DemandEntry(resources=lease.resources, selector=lease.selector, count=1),
+                if not self.taken.arrived(node_id, lease):
+                    one = ns.DemandEntry(
+                        resources=lease.resources, selector=lease.selector, count=1
                     )
+                    _add(sums, one)
         for entry in self._detached:
             _add(sums, entry)
         rows = [sums[key] for key in sorted(sums)][: limits.LIST_ROWS_MAX]
@@ -189,11 +192,28 @@ class DemandTable:
         return rows
 
 
-def _add(sums: dict[_EntryKey, ns.DemandEntry], entry: ns.DemandEntry) -> None:
-    key = (node_key(entry.resources.amounts), node_key(entry.selector.terms), entry.infeasible)
+def _is_infeasible(entry: ns.DemandEntry) -> bool:
+    return entry.infeasible
+
+
+def _add(
+    sums: dict[_EntryKey, ns.DemandEntry],
+    entry: ns.DemandEntry,
+    owed: Counter[ShapeKey] | None = None,
+) -> None:
+    shape = shape_key(entry.resources.amounts, entry.selector.terms)
+    count = entry.count
+    if owed:
+        less = min(count, owed[shape])
+        owed[shape] -= less
+        count -= less
+    if not count:
+        return
+    key = (shape, entry.infeasible)
     known = sums.get(key)
     if known is None:
         sums[key] = known = ns.DemandEntry()
         known.CopyFrom(entry)
+        known.count = count
     else:
-        known.count += entry.count
+        known.count = min(known.count + count, _COUNT_MAX)

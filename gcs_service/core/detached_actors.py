@@ -14,12 +14,13 @@ from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import actor_lifecycle as life
+from cluster_common import runtime_packages
 from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.actor_placing import Target, choose_target
 from gcs_service.core.actor_table import ActorTable
 from gcs_service.core.detached_actor import DetachedActor, placement_of
-from gcs_service.core.effects import Effect, Tell
+from gcs_service.core.effects import Effect, ForgetPackages, Tell
 from gcs_service.core.moment import Moment
 from gcs_service.core.placement.placement_core import PlacementCore
 from gcs_service.core.tables import Write
@@ -54,6 +55,8 @@ class DetachedActors:
         self._ended = ended
         self._actors: dict[bytes, DetachedActor] = {}
         self._waiting: dict[bytes, None] = {}
+        self._unready: dict[bytes, None] = {}
+        """Actors whose creators have not brought the constructor's arguments yet."""
         self.watchers: Watchers[bytes] = Watchers()
 
     def __len__(self) -> int:
@@ -80,7 +83,28 @@ class DetachedActors:
         assert actor_id not in self._actors, f"actor {actor_id.hex()} exists"
         self._actors[actor_id] = actor
         self._out.append(Write(tables.ACTOR_SPEC, actor_id, request.SerializeToString()))
-        self._run(actor, actor.machine.dependencies_ready(), at)
+        if request.arguments_pending:
+            self._unready[actor_id] = None
+            self._publish(actor)
+        else:
+            self._arguments_there(actor, request.argument_error, at)
+
+    def arguments_arrived(self, request: g.CreateDetachedActorRequest, at: Moment) -> None:
+        """The same creation again, now with the arguments (or their error); idempotent."""
+        actor_id = request.actor.actor_id
+        actor = self._actors.get(actor_id)
+        if actor is None or actor_id not in self._unready or request.arguments_pending:
+            return
+        del self._unready[actor_id]
+        actor.request = request
+        self._out.append(Write(tables.ACTOR_SPEC, actor_id, request.SerializeToString()))
+        self._arguments_there(actor, request.argument_error, at)
+
+    def creator_ended(self, actor_id: bytes, message: str, at: Moment) -> None:
+        """The process that asked for it is gone: nobody will bring arguments that are missing."""
+        if actor_id in self._unready:
+            text = f"its creator ended before the constructor's arguments were there: {message}"
+            self._end(self._actors[actor_id], t.ACTOR_DEATH_CAUSE_OWNER_DIED, text, at)
 
     def load(self, request: g.CreateDetachedActorRequest, record: t.ActorRecord) -> None:
         """Rebuilds a machine from the rows of the last life of the service."""
@@ -94,6 +118,8 @@ class DetachedActors:
             machine.placement = life.Placement(
                 record.node_id, record.worker_id, record.worker_address, record.pid
             )
+        elif record.state == t.ACTOR_STATE_DEPENDENCIES_UNREADY:
+            self._unready[record.actor_id] = None
         elif record.node_id:
             actor.target = Target(record.node_id, 0)
         else:
@@ -209,6 +235,15 @@ class DetachedActors:
 
     # ---- inside
 
+    def _arguments_there(self, actor: DetachedActor, error: bytes, at: Moment) -> None:
+        machine = actor.machine
+        if error:
+            text = "an argument of the constructor failed"
+            cause = t.ACTOR_DEATH_CAUSE_CREATION_FAILED
+            self._run(actor, machine.end(cause, text, at.wall_ms, error=error), at)
+        else:
+            self._run(actor, machine.dependencies_ready(), at)
+
     def _on(self, node_id: bytes) -> list[DetachedActor]:
         found = [self._actors.get(record.actor_id) for record in self._table.on_node(node_id)]
         return [actor for actor in found if actor is not None]
@@ -318,5 +353,9 @@ class DetachedActors:
             self.watchers.end(machine.actor_id)
             self._actors.pop(machine.actor_id, None)
             self._waiting.pop(machine.actor_id, None)
+            self._unready.pop(machine.actor_id, None)
             self._out.append(Write(tables.ACTOR_SPEC, machine.actor_id, None))
+            if actor.request.start.runtime_env_json:
+                prefix = runtime_packages.actor_prefix(machine.actor_id)
+                self._out.append(ForgetPackages(prefix))
             self._ended(machine.actor_id)

@@ -2,7 +2,8 @@
 
 A home agent reports its driver's death, unless the driver ended before it had opened a session
 there, or has moved to another home, which the GCS does not learn, and both ended. So every driver
-is dialled now and then; one that refuses is gone. When the home died, silence counts as well.
+is dialled now and then; one that refuses is gone. When the home died, or cannot reach its driver,
+silence counts as well.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ class DriverWatch:
         self._out = out
         self._due_ms: dict[bytes, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
     def look_later(self, job_id: bytes, at: Moment) -> None:
         """The driver is new, or its port answered: it is dialled again after a while."""
         self._due_ms.pop(job_id, None)
@@ -30,6 +34,14 @@ class DriverWatch:
         """A node is dead: its drivers are dialled now."""
         for job in self._jobs.running_at(node_id):
             self._probe(job.job_id, silence_counts=True)
+
+    def look_now(self, driver_id: bytes) -> bool:
+        """Its home agent cannot reach this driver: it is asked itself. False: no such driver."""
+        job = self._jobs.of_driver(driver_id)
+        if job is None or job.is_dead or not job.driver_address:
+            return False
+        self._probe(job.job_id, silence_counts=True, must_speak=True)
+        return True
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
@@ -43,7 +55,8 @@ class DriverWatch:
             del self._due_ms[job_id]
             self._probe(job_id, silence_counts=False)
 
-    def _probe(self, job_id: bytes, *, silence_counts: bool) -> None:
+    def _probe(self, job_id: bytes, *, silence_counts: bool, must_speak: bool = False) -> None:
         job = self._jobs.get(job_id)
         if job is not None and not job.is_dead and job.driver_address:
-            self._out.append(ProbeDriver(job_id, job.driver_address, silence_counts))
+            effect = ProbeDriver(job_id, job.driver_address, silence_counts, must_speak)
+            self._out.append(effect)

@@ -26,6 +26,17 @@ class CloseSession(msgspec.Struct, frozen=True, gc=False):
     session: int
 
 
+class LeaveSession(msgspec.Struct, frozen=True, gc=False):
+    """A node's part in a session ends; the session too, once sent, when it carries no other.
+
+    `incarnation`: of the registration that ends. One that came later over the same stream stays.
+    """
+
+    session: int
+    node_id: bytes
+    incarnation: int
+
+
 class NodeSessionOpened(msgspec.Struct, frozen=True, gc=False):
     """A welcomed node joins the fan-out. `last_revision`: newest change it has seen."""
 
@@ -78,24 +89,37 @@ class DrainSettled(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class ForgetPackages(msgspec.Struct, frozen=True, gc=False):
+    """A job or a detached actor ended: the directory rows with this prefix go with it."""
+
+    prefix: bytes
+
+
 class ProbeDriver(msgspec.Struct, frozen=True, gc=False):
-    """Dial the driver itself. `silence_counts`: its home died, so only an answer saves it."""
+    """Dial the driver itself.
+
+    `silence_counts`: its home lost it or died, so only an answer saves it. `must_speak`: an open
+    port is no answer; its process must say something, at the latest after a while.
+    """
 
     job_id: bytes
     address: str
     silence_counts: bool = True
+    must_speak: bool = False
 
 
 Effect = (
     Write
     | Tell
     | CloseSession
+    | LeaveSession
     | NodeSessionOpened
     | NodeChanged
     | OwnersEnded
     | ProbeNode
     | ConfirmSilence
     | DrainSettled
+    | ForgetPackages
     | ProbeDriver
 )
 

@@ -73,7 +73,9 @@ class JobTable:
         self._put(record)
         return record
 
-    def finish(self, job_id: bytes, wall_ms: int) -> tuple[g.JobRecord, list[bytes]] | None:
+    def finish(
+        self, job_id: bytes, wall_ms: int, message: str
+    ) -> tuple[g.JobRecord, list[bytes]] | None:
         """Ends a running job; also the ids that fell off. None: unknown or finished before."""
         before = self._jobs.get(job_id)
         if before is None or before.is_dead:
@@ -82,6 +84,7 @@ class JobTable:
         record.CopyFrom(before)
         record.is_dead = True
         record.end_time_ms = wall_ms
+        record.end_message = message
         self._put(record)
         forgotten: list[bytes] = []
         while len(self._finished) > self.finished_max:

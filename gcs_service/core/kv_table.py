@@ -18,6 +18,7 @@ from gcs_service.core.effects import Refusal
 from gcs_service.core.moment import Moment
 from gcs_service.core.tables import Write
 
+_FEW_ROWS = 64
 
 class KvRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One stored value. `expires_wall_ms` 0: never; wall time, since it outlives the process."""
@@ -64,6 +65,15 @@ class KvTable:
         """Rows in all namespaces."""
         return self._rows
 
+    def bounds(self) -> list[tuple[str, int, int]]:
+        """Name, rows and cap of the table and of what is kept beside it."""
+        moments = limits.DEADLINES_SHARE * max(limits.KV_ROWS_MAX, _FEW_ROWS)
+        return [
+            (tables.KV, self._rows, limits.KV_ROWS_MAX),
+            ("kv_namespace", len(self._spaces), limits.KV_ROWS_MAX),
+            ("kv_expiry", len(self._expiries), moments),
+        ]
+
     @property
     def bytes_used(self) -> int:
         """Bytes of keys and values in all namespaces."""
@@ -78,10 +88,10 @@ class KvTable:
             space = self._spaces.setdefault(namespace, _Namespace())
             space.rows[key] = row
             space.bytes_used += len(key) + len(row.value)
+            self._rows += 1
             self._note_expiry(namespace, key, row)
         for space in self._spaces.values():
             space.keys = sorted(space.rows)
-            self._rows += len(space.keys)
 
     def put(
         self,
@@ -178,6 +188,15 @@ class KvTable:
     def _note_expiry(self, namespace: str, key: bytes, row: KvRow) -> None:
         if row.expires_wall_ms:
             heapq.heappush(self._expiries, (row.expires_wall_ms, namespace, key))
+            if len(self._expiries) > limits.DEADLINES_SHARE * max(self._rows, _FEW_ROWS):
+                # A key put again and again left a moment each time, perhaps years from now.
+                self._expiries = [
+                    (each.expires_wall_ms, name, known)
+                    for name, space in self._spaces.items()
+                    for known, each in space.rows.items()
+                    if each.expires_wall_ms
+                ]
+                heapq.heapify(self._expiries)
 
     def _purge(self, at: Moment) -> None:
         """Removes what nobody asks for any more; a bounded share of it at each put."""

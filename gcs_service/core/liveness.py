@@ -15,6 +15,8 @@ import msgspec
 
 from gcs_service import limits
 
+_FEW_NODES = 16
+
 
 class Watch(enum.Enum):
     """What a node's next deadline is about."""
@@ -59,6 +61,7 @@ class Liveness:
         self._last_interval_ms = (
             ping_interval_ms * limits.PING_LAST_INTERVAL_MS // limits.PING_INTERVAL_MS
         )
+        self._tick_ms = max(1, ping_interval_ms // limits.PING_TICKS)
         self._entries: dict[bytes, _Entry] = {}
         self._heap: list[tuple[int, int, bytes]] = []
         self._tickets = 0
@@ -68,10 +71,21 @@ class Liveness:
         return len(self._entries)
 
     @property
+    def interval_ms(self) -> int:
+        """Silence after which a node is pinged."""
+        return self._interval_ms
+
+    @property
+    def deadlines_count(self) -> int:
+        """Entries of the heap, superseded ones included."""
+        return len(self._heap)
+
+    @property
     def silence_bound_ms(self) -> int:
         """A node that hangs is declared dead this long after its last word, unless we lag."""
         waits = (limits.PINGS_MISSED_MAX - 1) * self._interval_ms
-        return waits + 2 * self._last_interval_ms + limits.VERDICT_LAG_MS_MAX
+        late = (limits.PINGS_MISSED_MAX + 1) * self._tick_ms + limits.VERDICT_LAG_MS_MAX
+        return waits + 2 * self._last_interval_ms + late
 
     def connected(self, node_id: bytes, now_ms: int) -> None:
         """A session of the node is open."""
@@ -199,5 +213,11 @@ class Liveness:
 
     def _arm(self, node_id: bytes, entry: _Entry, deadline_ms: int) -> None:
         self._tickets += 1
+        if entry.watch is Watch.SILENT:  # together with others': a ping alone costs three wake-ups
+            deadline_ms += -deadline_ms % self._tick_ms
         entry.ticket, entry.deadline_ms = self._tickets, deadline_ms
         heapq.heappush(self._heap, (deadline_ms, entry.ticket, node_id))
+        if len(self._heap) > limits.DEADLINES_SHARE * max(len(self._entries), _FEW_NODES):
+            # Nodes that come and go by the thousand leave deadlines that nobody waits for.
+            self._heap = [(e.deadline_ms, e.ticket, key) for key, e in self._entries.items()]
+            heapq.heapify(self._heap)

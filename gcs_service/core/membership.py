@@ -9,10 +9,10 @@ from gcs_service import limits
 from gcs_service.core import tables
 from gcs_service.core.cluster_identity import ClusterIdentity
 from gcs_service.core.effects import (
-    CloseSession,
     ConfirmSilence,
     DrainSettled,
     Effect,
+    LeaveSession,
     NodeChanged,
     NodeSessionOpened,
     ProbeNode,
@@ -39,6 +39,11 @@ class Membership:
         self._drains: dict[bytes, ns.DrainCommand] = {}
         self._asked: dict[bytes, ns.DrainCommand] = {}
 
+    @property
+    def drains_count(self) -> int:
+        """Nodes that drain, or were asked whether they may."""
+        return len(self._drains) + len(self._asked)
+
     def load(self, records: list[t.NodeRecord], drains: dict[bytes, bytes], at: Moment) -> None:
         """Nodes of the last life: those alive have a window to come back."""
         self._drains = {key: ns.DrainCommand.FromString(row) for key, row in drains.items()}
@@ -63,16 +68,16 @@ class Membership:
         """Welcomes a node, or refuses it (None) and ends its session."""
         refusal = self._refusal(node_id, request)
         if refusal is not None:
-            self._refuse(session, node_id, refusal)
+            self._refuse(session, node_id, request.incarnation, refusal)
             return None
         known = self.nodes.get_alive(node_id)
         if known is not None and request.incarnation < known.incarnation:
             # From a stream that the agent gave up before it opened the present one: what it states
             # is not so any more.
-            self._out.append(CloseSession(session))
+            self._out.append(LeaveSession(session, node_id, request.incarnation))
             return None
         if known is not None and known.session and known.session != session:
-            self._out.append(CloseSession(known.session))
+            self._out.append(LeaveSession(known.session, node_id, known.incarnation))
         draining = known is not None and known.record.state == t.NODE_STATE_DRAINING
         record = _record_of(node_id, request, at, draining=draining)
         if known is not None:
@@ -83,10 +88,10 @@ class Membership:
             snapshot.total.CopyFrom(request.total)
             snapshot.available.CopyFrom(request.total)
         entry = self.nodes.join(record, session, snapshot)
-        entry.incarnation = request.incarnation
+        entry.incarnation, entry.has_relay = request.incarnation, request.has_relay
         self.liveness.connected(node_id, at.mono_ms)
         self._out.append(Write(tables.NODE, node_id, record.SerializeToString()))
-        self._out.append(Tell(session, self._welcome(node_id)))
+        self._out.append(Tell(session, self._welcome(node_id, request.incarnation)))
         self._out.append(NodeSessionOpened(session, record, snapshot, request.last_revision))
         if draining and node_id in self._drains:
             self._out.append(
@@ -104,7 +109,9 @@ class Membership:
         if self._asked.pop(node_id, None) is not None:
             message = "its session broke before it answered"
             self._out.append(DrainSettled(node_id, accepted=False, message=message))
-        self.liveness.broken(node_id, at.mono_ms)
+        # The fault may be the relay's, and it may see it later than we do, by a keepalive or two.
+        reachable_ms = limits.RECONNECT_REACHABLE_MS if entry.has_relay else 0
+        self.liveness.broken(node_id, at.mono_ms, reachable_ms=reachable_ms)
         self._out.append(ProbeNode(node_id, entry.record.address, session))
         return True
 
@@ -132,7 +139,7 @@ class Membership:
         self._out.append(Write(tables.DRAIN, node_id, None))
         self._out += [Write(tables.NODE, old, None) for old in forgotten]
         if session:
-            self._refuse(session, node_id, (DECLARED_DEAD, message))
+            self._refuse(session, node_id, before.incarnation, (DECLARED_DEAD, message))
         self._out.append(NodeChanged(entry.record, self.nodes.scheduler_address()))
         return entry
 
@@ -192,12 +199,14 @@ class Membership:
             return BAD_REQUEST, f"the cluster has {limits.NODES_MAX} nodes, its limit"
         return None
 
-    def _refuse(self, session: int, node_id: bytes, refusal: tuple[str, str]) -> None:
+    def _refuse(
+        self, session: int, node_id: bytes, incarnation: int, refusal: tuple[str, str]
+    ) -> None:
         refused = ns.Refused(reason=refusal[0], message=refusal[1])
         self._out.append(Tell(session, ns.GcsItem(node_id=node_id, refused=refused)))
-        self._out.append(CloseSession(session))
+        self._out.append(LeaveSession(session, node_id, incarnation))
 
-    def _welcome(self, node_id: bytes) -> ns.GcsItem:
+    def _welcome(self, node_id: bytes, incarnation: int) -> ns.GcsItem:
         welcome = ns.Welcome(
             cluster_id=self._identity.cluster_id,
             epoch=self._identity.epoch,
@@ -205,6 +214,8 @@ class Membership:
             settings=self._identity.node_settings,
             revision=self.nodes.revision,
             scheduler_address=self.nodes.scheduler_address(),
+            incarnation=incarnation,
+            ping_interval_ms=self.liveness.interval_ms,
         )
         return ns.GcsItem(node_id=node_id, welcome=welcome)
 

@@ -70,6 +70,7 @@ class NodeDeaths:
         nodes = self._membership.nodes
         homes = {job.home_node_id for job in self._jobs.running() if job.home_node_id}
         used = {record.node_id: None for record in actors if record.node_id}
+        used |= {record.owner_node_id: None for record in actors if record.owner_node_id}
         for node_id in [*used, *sorted(homes - used.keys())]:
             if nodes.get_alive(node_id) is None:
                 self._is_gone(node_id, t.ACTOR_DEATH_CAUSE_NODE_DIED, at)
@@ -77,6 +78,7 @@ class NodeDeaths:
     def _is_gone(self, node_id: bytes, cause: t.ActorDeathCause.ValueType, at: Moment) -> None:
         # Workers on the node were owners too: what they own elsewhere ends with them.
         workers = [r.worker_id for r in self._actors.on_node(node_id) if r.worker_id]
+        workers += self._actors.owners_on(node_id)
         why = self._how(node_id)
         self._detached.node_lost(node_id, cause, why, at)
         self._owner_endings.end(workers, why, at)

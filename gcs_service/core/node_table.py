@@ -12,7 +12,7 @@ from gcs_service import limits
 class NodeEntry:
     """One node. `record` is replaced, never changed: other threads may read it."""
 
-    __slots__ = ("incarnation", "record", "session", "snapshot")
+    __slots__ = ("has_relay", "incarnation", "record", "session", "snapshot")
 
     def __init__(self, record: t.NodeRecord, session: int, snapshot: ns.ResourceSnapshot) -> None:
         self.record = record
@@ -20,6 +20,8 @@ class NodeEntry:
         self.snapshot = snapshot
         self.incarnation = 0
         """Of the agent's newest session, in this life of the service."""
+        self.has_relay = False
+        """Whether another agent carries that session, or may carry the next."""
 
     @property
     def is_alive(self) -> bool:
@@ -35,6 +37,7 @@ class NodeEntry:
             record.available.CopyFrom(self.snapshot.available)
             record.idle_ms = self.snapshot.idle_ms
             record.snapshot_version = self.snapshot.version
+            record.bundle_use.extend(self.snapshot.bundle_use)
         return record
 
 

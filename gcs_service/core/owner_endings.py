@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from cluster_common import runtime_packages
 from gcs_service.core import effects as fx
 from gcs_service.core import tables
 from gcs_service.core.actor_desk import ActorDesk
@@ -55,19 +56,20 @@ class OwnerEndings:
             job = self._jobs.of_driver(owner_id)
             if job is not None and not job.is_dead:
                 self._placed(self._placement.owner_ended(owner_id, at.mono_ms))
-                self._end_job(job.job_id, at)
+                self._end_job(job.job_id, message, at)
 
-    def _end_job(self, job_id: bytes, at: Moment) -> None:
-        finished = self._jobs.finish(job_id, at.wall_ms)
+    def _end_job(self, job_id: bytes, message: str, at: Moment) -> None:
+        finished = self._jobs.finish(job_id, at.wall_ms, message)
         if finished is None:
             return
         record, forgotten = finished
         self._out.append(Write(tables.JOB, job_id, record.SerializeToString()))
         self._out += [Write(tables.JOB, old, None) for old in forgotten]
         self._placed(self._placement.job_ended(job_id, at.mono_ms))
+        self._out.append(fx.ForgetPackages(runtime_packages.job_prefix(job_id)))
 
     def _end_actors_of(self, owner_id: bytes, message: str, at: Moment) -> None:
         for record in self._actors.of_owner(owner_id):
+            self._actor_desk.owner_died(record, message, at)
             if not record.detached:
-                self._actor_desk.owner_died(record, message, at)
                 self._actor_ended(record.actor_id)

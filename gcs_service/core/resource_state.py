@@ -6,11 +6,10 @@ import msgspec
 
 from cluster_api.v1 import autoscaler_pb2 as auto
 from gcs_service.core.demand_table import DemandTable
+from gcs_service.core.wire_bytes import bytes_tag, varint
 
-_NODE_STATES_TAG = b"\x1a"  # field 3, length-delimited
-_STATE_TAG = b"\x0a"  # field 1 of the response, length-delimited
-assert auto.ClusterResourceState.NODE_STATES_FIELD_NUMBER == 3
-assert auto.GetClusterResourceStateResponse.CLUSTER_RESOURCE_STATE_FIELD_NUMBER == 1
+_NODE_STATES_TAG = bytes_tag(auto.ClusterResourceState.NODE_STATES_FIELD_NUMBER)
+_STATE_TAG = bytes_tag(auto.GetClusterResourceStateResponse.CLUSTER_RESOURCE_STATE_FIELD_NUMBER)
 
 
 class EncodedResponse(msgspec.Struct, frozen=True, gc=False):
@@ -68,15 +67,4 @@ def _frame(table: DemandTable) -> auto.ClusterResourceState:
 
 
 def _field(tag: bytes, value: bytes) -> tuple[bytes, bytes, bytes]:
-    return tag, _varint(len(value)), value
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return tag, varint(len(value)), value

@@ -9,11 +9,10 @@ from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import resources
-from gcs_service import limits
-from gcs_service.core import tables
+from gcs_service.core import bounds_report
 from gcs_service.core.control_core import ControlCore
 from gcs_service.core.moment import Moment
-from gcs_service.core.placement.limits import GROUPS_MAX, REMOVED_GROUPS_MAX
+from gcs_service.core.placement.limits import STATUS_LOOKS_MAX
 
 _UNPLACED = (
     pg.PLACEMENT_GROUP_STATE_PENDING,
@@ -35,14 +34,17 @@ def status_of(core: ControlCore, at: Moment) -> g.GetStatusResponse:
         nodes_dead=nodes.dead_count,
         nodes_draining=sum(e.record.state == t.NODE_STATE_DRAINING for e in nodes.alive()),
         jobs_running=core.jobs.running_count,
-        pending_groups=[_pending(group) for group in groups if group.state in _UNPLACED],
+        pending_groups=_pending(core, groups),
         groups_by_state=_states(groups),
         actors_by_state={
             _short(t.ActorState.Name(t.ActorState.ValueType(state)), "ACTOR_STATE_"): count
             for state, count in sorted(core.actors.by_state.items())
             if count
         },
-        tables=_tables(core, len(groups)),
+        tables=[
+            g.TableStatus(name=name, rows=count, rows_max=most)
+            for name, count, most in bounds_report.rows_of(core)
+        ],
     )
     _sum_resources(core, groups, response)
     return response
@@ -65,46 +67,33 @@ def _sum_resources(
         # Two views: between a commit and its snapshot they differ for a moment.
         taken = max(amount - available.get(name, 0), 0)
         in_groups = min(reserved.get(name, 0), taken)
-        response.total.amounts[name] = amount
-        response.reserved.amounts[name] = in_groups
-        response.used.amounts[name] = taken - in_groups
-        response.available.amounts[name] = amount - taken
+        response.total.amounts[name] = resources.saturated(amount)
+        response.reserved.amounts[name] = resources.saturated(in_groups)
+        response.used.amounts[name] = resources.saturated(taken - in_groups)
+        response.available.amounts[name] = resources.saturated(amount - taken)
 
 
 def _plain(amounts: Mapping[str, int]) -> resources.Vector:
     return {name: amount for name, amount in amounts.items() if not resources.is_group_name(name)}
 
 
-def _pending(group: pg.PlacementGroupRecord) -> g.PendingGroup:
-    return g.PendingGroup(
-        placement_group_id=group.spec.placement_group_id,
-        name=group.spec.name,
-        reason=group.reason,
-        message=group.message,
-    )
+def _pending(core: ControlCore, groups: list[pg.PlacementGroupRecord]) -> list[g.PendingGroup]:
+    unplaced = [group for group in groups if group.state in _UNPLACED]
+    texts = core.placement.waiting_texts(STATUS_LOOKS_MAX) if unplaced else {}
+    return [
+        g.PendingGroup(
+            placement_group_id=group.spec.placement_group_id,
+            name=group.spec.name,
+            reason=group.reason,
+            message=texts.get(group.spec.placement_group_id, group.message),
+        )
+        for group in unplaced
+    ]
 
 
 def _states(groups: list[pg.PlacementGroupRecord]) -> dict[str, int]:
     counts = Counter(pg.PlacementGroupState.Name(group.state) for group in groups)
     return {_short(name, "PLACEMENT_GROUP_STATE_"): counts[name] for name in sorted(counts)}
-
-
-def _tables(core: ControlCore, groups: int) -> list[g.TableStatus]:
-    nodes = core.membership.nodes
-    rows = (
-        (tables.NODE, nodes.alive_count, limits.NODES_MAX),
-        ("node_dead", nodes.dead_count, limits.DEAD_NODES_MAX),
-        (tables.JOB, len(core.jobs), limits.JOBS_RUNNING_MAX + core.jobs.finished_max),
-        ("job_finished", len(core.jobs) - core.jobs.running_count, core.jobs.finished_max),
-        (tables.ACTOR, len(core.actors), limits.ACTORS_MAX),
-        (tables.ACTOR_SPEC, len(core.detached), limits.ACTORS_MAX),
-        (tables.PLACEMENT_GROUP, groups, GROUPS_MAX + REMOVED_GROUPS_MAX),
-        (tables.OWNER, len(core.owners), limits.OWNER_TOMBSTONES_MAX),
-        ("actor_dead", core.actors.by_state.get(t.ACTOR_STATE_DEAD, 0), core.actors.dead_max),
-        ("group_watch", core.groups.watches, limits.WATCHES_MAX),
-        ("actor_watch", len(core.detached.watchers), limits.WATCHES_MAX),
-    )
-    return [g.TableStatus(name=name, rows=count, rows_max=most) for name, count, most in rows]
 
 
 def _short(name: str, prefix: str) -> str:

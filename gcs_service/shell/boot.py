@@ -59,5 +59,5 @@ def begin_epoch(storage: Storage, settings: GcsSettings) -> ClusterIdentity:
         epoch=epoch,
         session_name=session_name,
         start_wall_ms=started.wall_ms,
-        node_settings=settings.node_settings,
+        node_settings={"sync_scope": settings.sync_scope} | settings.node_settings,
     )

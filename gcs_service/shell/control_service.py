@@ -23,6 +23,7 @@ from gcs_service.core.demand_table import DemandTable
 from gcs_service.core.kv_table import KvTable
 from gcs_service.settings import GcsSettings
 from gcs_service.shell import boot, clock
+from gcs_service.shell.bounds_report import BoundsReport
 from gcs_service.shell.core_host import CoreHost
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.journal import Journal, Lane
@@ -76,6 +77,7 @@ class ControlService:
         demand_lane = Lane(self._journal, for_demand)
         self.demand = DemandHost(demand_table, demand_lane, for_demand)
         self._reachability = Reachability(self.tasks)
+        self.kv = KvHost(KvTable(settings.kv_quota_bytes), Lane(self._journal, for_kv))
         self.host = CoreHost(
             core,
             Lane(self._journal, self._bridge),
@@ -83,8 +85,8 @@ class ControlService:
             self.broadcast,
             self._reachability,
             self.demand,
+            self.kv,
         )
-        self.kv = KvHost(KvTable(settings.kv_quota_bytes), Lane(self._journal, for_kv))
         self._executors = [
             self.host.executor,
             self.broadcast.executor,
@@ -111,10 +113,20 @@ class ControlService:
         groups = placement_groups_pb2.DESCRIPTOR.services_by_name
         autoscaler = autoscaler_pb2.DESCRIPTOR.services_by_name
         version = metadata.version("shoal")
+        bounds = BoundsReport(
+            hub,
+            broadcast,
+            self.kv,
+            self.demand,
+            self._journal,
+            self._reachability,
+            self._executors,
+            self._bridges,
+        )
         status = StatusService(
             host,
             self.demand,
-            self.kv,
+            bounds,
             self._executors,
             self._storage,
             self._journal,
@@ -151,6 +163,7 @@ class ControlService:
         self.demand.table.load(rows.pop(tables.AUTOSCALER))
         core = self.host.core
         core.load(rows, clock.now())
+        self.kv.forget_left_packages(core.needs_packages)
         nodes = core.membership.nodes
         self.broadcast.table.load(nodes.rows(alive_only=False, limit=limits.NODES_MAX))
         for executor in self._executors:

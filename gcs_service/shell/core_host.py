@@ -21,7 +21,9 @@ from gcs_service.core.tables import Write
 from gcs_service.shell import clock
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
+from gcs_service.shell.framed import framed
 from gcs_service.shell.journal import Lane
+from gcs_service.shell.kv_host import KvHost
 from gcs_service.shell.loop_bridge import Output, resolve, resolve_read
 from gcs_service.shell.loop_inbox import LoopInbox
 from gcs_service.shell.node_broadcast import NodeBroadcast
@@ -43,6 +45,7 @@ class CoreHost:
         broadcast: NodeBroadcast,
         reachability: Reachability,
         demand: DemandHost,
+        kv: KvHost,
     ) -> None:
         self.core = core
         self._lane = lane
@@ -53,14 +56,16 @@ class CoreHost:
         self._answers: list[Output] = []
         self._drains: dict[bytes, list[asyncio.Future[fx.DrainSettled]]] = {}
         self._carriers: dict[type, Callable[[Any], Output]] = {
-            fx.Tell: lambda e: (hub.tell, (e.session, e.item, e.key)),
+            fx.Tell: lambda e: (hub.tell, (e.session, framed(e.item), e.key)),
             fx.CloseSession: lambda e: (hub.close_when_sent, (e.session,)),
+            fx.LeaveSession: lambda e: (hub.leave, (e.session, e.node_id, e.incarnation)),
             fx.NodeSessionOpened: lambda e: (self._session_opened, (e,)),
             fx.NodeChanged: lambda e: (self._node_changed, (e,)),
             fx.OwnersEnded: lambda e: (broadcast.owners_ended, (e.owner_ids,)),
             fx.ProbeNode: lambda e: (reachability.probe_node, (self, e.node_id, e.address)),
             fx.DrainSettled: lambda e: (self._drain_settled, (e,)),
             fx.ConfirmSilence: lambda e: (self._confirm_silence, (e, clock.now())),
+            fx.ForgetPackages: lambda e: (kv.forget_packages, (e.prefix,)),
             fx.ProbeDriver: lambda e: (reachability.probe_driver, (self, e)),
         }
         self.executor = NamedExecutor(
@@ -103,9 +108,11 @@ class CoreHost:
         return await answer
 
     async def breathe(self) -> None:
-        """Waits for the executor when it is far behind: for streams, between two frames."""
+        """Waits while we are far behind, here or in what is to be said: for streams, between frames."""
         if self.executor.queue_length > limits.EXECUTOR_QUEUE_ITEMS_MAX:
             await self.ask(_nothing)
+        while self._lane.backlog + self._broadcast.backlog > limits.LOOP_OUTPUTS_MAX:
+            await self.ask(_nothing)  # the answer comes behind what the core said before
 
     def _call(
         self, answer: asyncio.Future[Any] | None, method: Callable[..., Any], args: tuple[Any, ...]

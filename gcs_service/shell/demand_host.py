@@ -34,6 +34,11 @@ class DemandHost:
         self._told_version = table.version
         self.executor = NamedExecutor("autoscaler", batch_ended=self._carry_out)
 
+    @property
+    def waiters_count(self) -> int:
+        """Questions that wait for a change."""
+        return len(self._waiters)
+
     def apply(self, update: DemandUpdate) -> None:
         """One step of the cluster; from the core's thread."""
         self.executor.submit(self.table.apply, update)

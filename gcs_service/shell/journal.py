@@ -75,6 +75,11 @@ class Journal:
         """Rows that wait for the store to come back."""
         return len(self._held_rows)
 
+    @property
+    def held_outputs(self) -> int:
+        """What is to be said when it is back."""
+        return self._held_outputs
+
     def commit_now(self, writes: Sequence[Write]) -> None:
         """For instant back ends, and before the executors run."""
         self._storage.commit(writes)
@@ -191,6 +196,11 @@ class Lane:
         self._bridge = bridge
         self._submitted = 0
         self.completed = 0
+
+    @property
+    def backlog(self) -> int:
+        """Outputs that wait for the loop."""
+        return self._bridge.queue_length
 
     def post(self, outputs: Sequence[Output]) -> None:
         """Lets outputs go; the journal's side of the lane."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gcs_service.core import package_rows
 from gcs_service.core.kv_table import KvTable
 from gcs_service.core.moment import Moment
 from gcs_service.shell import clock
@@ -30,6 +31,17 @@ class KvHost:
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.executor.submit(self._call, work, answer)
         return await answer
+
+    def forget_packages(self, prefix: bytes) -> None:
+        """Removes directory rows of a job or actor that ended; nobody waits."""
+        self.executor.submit(self._forget, prefix)
+
+    def forget_left_packages(self, is_wanted: Callable[[bytes], bool]) -> None:
+        """Removes directory rows that nobody needs any more. Before the executor starts."""
+        package_rows.forget_left(self.table, is_wanted, clock.now())
+
+    def _forget(self, prefix: bytes) -> None:
+        package_rows.forget(self.table, prefix, clock.now())
 
     def _call(self, work: Callable[[Moment], Any], answer: asyncio.Future[Any]) -> None:
         written = len(self.table.writes)

@@ -6,10 +6,14 @@ Only a refusal says something; silence or a network error leave the decision to 
 from __future__ import annotations
 
 import asyncio
-import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cluster_common.transport import faults
+import grpc
+
+from cluster_api.v1 import core_worker_pb2 as cw
+from cluster_api.v1 import core_worker_pb2_grpc as rpc
+from cluster_common.transport import endpoints
+from cluster_common.transport.dial import Dial, dial
 from cluster_common.transport.task_keeper import TaskKeeper
 from gcs_service import limits
 from gcs_service.core.effects import ProbeDriver
@@ -20,14 +24,6 @@ if TYPE_CHECKING:
 _FIRST_INTERVAL_SECONDS = 0.01
 
 
-class Dial(enum.Enum):
-    """What one dial of a port found."""
-
-    ANSWERED = "answered"
-    REFUSED = "refused"
-    SILENT = "silent"
-
-
 class Reachability:
     """Running probes by node. Belongs to the loop's thread."""
 
@@ -36,6 +32,9 @@ class Reachability:
         self._probes: dict[bytes, asyncio.Task[None]] = {}
         self._answered: dict[bytes, bool] = {}
         self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._probes)
 
     def probe_node(self, host: CoreHost, node_id: bytes, address: str) -> None:
         """Dials until the port refuses, the node resumes, or the window is over."""
@@ -72,7 +71,7 @@ class Reachability:
         interval = _FIRST_INTERVAL_SECONDS
         try:
             while loop.time() < give_up:
-                found = await dial(address)
+                found = await _dial(address)
                 self._answered[node_id] = found is Dial.ANSWERED
                 if found is Dial.REFUSED:
                     host.post(host.core.node_port_refused, node_id)
@@ -85,30 +84,38 @@ class Reachability:
                 self._answered.pop(node_id, None)
 
     async def _probe_driver(self, host: CoreHost, effect: ProbeDriver) -> None:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + limits.RECONNECT_WINDOW_MS / 1_000
-        found = await dial(effect.address)
-        while effect.silence_counts and found is Dial.SILENT and loop.time() < give_up:
-            await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1_000)
-            found = await dial(effect.address)
-        if found is Dial.REFUSED or (effect.silence_counts and found is Dial.SILENT):
+        if await self._is_gone(effect):
             host.post(host.core.driver_gone, effect.job_id)
         else:
             host.post(host.core.drivers.look_later, effect.job_id)
 
+    async def _is_gone(self, effect: ProbeDriver) -> bool:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        while True:
+            found = await _dial(effect.address)
+            if found is Dial.REFUSED or not effect.silence_counts:
+                return found is Dial.REFUSED
+            patience_ms = limits.RECONNECT_WINDOW_MS
+            if found is Dial.ANSWERED:
+                if not effect.must_speak or await _speaks(effect.address):
+                    return False
+                patience_ms = limits.RECONNECT_REACHABLE_MS
+            if loop.time() - start >= patience_ms / 1_000:
+                return True
+            await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1_000)
 
-async def dial(address: str) -> Dial:
-    """Opens and closes one TCP connection to `host:port`."""
-    name, _, port = address.rpartition(":")
-    if faults.cuts_address(address):
-        await asyncio.sleep(limits.PROBE_TIMEOUT_MS / 1_000)
-        return Dial.SILENT
-    try:
-        opening = asyncio.open_connection(name, int(port))
-        _, writer = await asyncio.wait_for(opening, limits.PROBE_TIMEOUT_MS / 1_000)
-    except ConnectionRefusedError:
-        return Dial.REFUSED
-    except (OSError, TimeoutError, ValueError):
-        return Dial.SILENT
-    writer.transport.abort()
-    return Dial.ANSWERED
+
+async def _dial(address: str) -> Dial:
+    return await dial(address, limits.PROBE_TIMEOUT_MS / 1_000)
+
+
+async def _speaks(address: str) -> bool:
+    """Whether the driver behind an open port runs: a stopped process still accepts."""
+    async with endpoints.make_channel(address, own_connection=True) as channel:
+        ask: Any = rpc.CoreWorkerServiceStub(channel).GetWorkerState
+        try:
+            await ask(cw.GetWorkerStateRequest(), timeout=limits.PROBE_TIMEOUT_MS / 1_000)
+        except grpc.RpcError as error:
+            return not endpoints.is_gone(error)
+        return True

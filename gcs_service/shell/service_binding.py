@@ -153,4 +153,4 @@ def snake_case(name: str) -> str:
 
 
 def _serialize(message: Any) -> bytes:
-    return message.SerializeToString()
+    return message if type(message) is bytes else message.SerializeToString()

@@ -19,38 +19,51 @@ class Session:
     def __init__(self, number: int, outbox: Outbox[Any]) -> None:
         self.number = number
         self.outbox = outbox
-        self._closing = asyncio.Event()
+        self.nodes: dict[bytes, int] = {}
+        """Nodes whose session this stream carries, each with its newest incarnation."""
+        self._is_closing = False
         self._is_cut = False
+        # A future, made by who waits: an Event would be half a kilobyte of every idle stream.
+        self._over: asyncio.Future[None] | None = None
 
     def close_when_sent(self) -> None:
         """Ends the stream after what is queued has been written."""
-        self._closing.set()
+        self._is_closing = True
+        self._end()
 
     def cut(self) -> None:
         """Ends the stream now: the peer does not read."""
         self._is_cut = True
-        self._closing.set()
+        self._end()
 
-    async def run(self, receive: Callable[[], Awaitable[None]]) -> None:
-        """Sends and receives until the peer ends, the stream breaks, or we close."""
+    def _end(self, _task: object = None) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    async def run(self, receive: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Sends and receives until the peer ends, the stream breaks, or we close.
+
+        `receive` returns at the peer's end; None: the peer says nothing on this stream.
+        """
+        self._over = asyncio.get_running_loop().create_future()
         sender = asyncio.ensure_future(self.outbox.run())
-        receiver = asyncio.ensure_future(receive())
-        closer = asyncio.ensure_future(self.until_closed())
-        tasks: list[asyncio.Future[Any]] = [sender, receiver, closer]
+        tasks: list[asyncio.Future[None]] = [sender]
+        if receive is not None:
+            tasks.append(asyncio.ensure_future(receive()))
+        for task in tasks:
+            task.add_done_callback(self._end)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not (self._is_closing or self._is_cut):
+                await self._over
+            if self._is_closing and not self._is_cut:
+                tasks.append(asyncio.ensure_future(self.outbox.drained()))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if not receiver.cancelled():
-            receiver.result()  # what is wrong with a frame is for the peer to know
-
-    async def until_closed(self) -> None:
-        """A `receive` for streams on which the peer says nothing."""
-        await self._closing.wait()
-        if not self._is_cut:
-            await self.outbox.drained()
+        if receive is not None and not tasks[1].cancelled():
+            tasks[1].result()  # what is wrong with a frame is for the peer to know
 
 
 class SessionHub:
@@ -64,6 +77,16 @@ class SessionHub:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def longest_backlog(self) -> int:
+        """Unsent items of the peer that reads most slowly."""
+        return max((len(each.outbox) for each in self._sessions.values()), default=0)
+
+    @property
+    def writes_waiting(self) -> int:
+        """Streams that wait for their turn to write."""
+        return len(self._pacer)
 
     def open(self, write: Callable[[Sequence[Any]], Awaitable[None]], **options: Any) -> Session:
         """A new session whose frames go out through `write`.
@@ -100,6 +123,15 @@ class SessionHub:
         """Queues one item for many sessions."""
         for number in numbers:
             self.tell(number, item, key)
+
+    def leave(self, number: int, node_id: bytes, incarnation: int) -> None:
+        """A node's session ends; the stream too, in order, when it carries no other node."""
+        session = self._sessions.get(number)
+        if session is None or session.nodes.get(node_id, incarnation) > incarnation:
+            return  # the node registered anew meanwhile, over the same stream
+        session.nodes.pop(node_id, None)
+        if not session.nodes:
+            session.close_when_sent()
 
     def close_when_sent(self, number: int) -> None:
         """Ends a session in order."""

@@ -8,11 +8,14 @@ further.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from cluster_api.v1 import agent_pb2 as a
 from cluster_common import labels, resources
 from raylet_agent import limits
 from raylet_agent.core import answers
-from raylet_agent.core.effects import Effect, ReportDemand, SendToOwner
+from raylet_agent.core.demand import Demand
+from raylet_agent.core.effects import Effect, SendToOwner
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.groups import GroupCommands
 from raylet_agent.core.lease import Lease, LeaseState
@@ -20,7 +23,7 @@ from raylet_agent.core.leasing import Leasing
 from raylet_agent.core.ledger import Ledger
 from raylet_agent.core.node_views import NodeView
 from raylet_agent.core.owners import OwnerTable
-from raylet_agent.core.runtime_env import env_of
+from raylet_agent.core.runtime_env import environment_of
 from raylet_agent.core.scheduler import (
     Chosen,
     Infeasible,
@@ -48,6 +51,7 @@ class Admission:
         leasing: Leasing,
         groups: GroupCommands,
         scheduler: Scheduler,
+        demand: Demand,
         snapshots: Snapshots,
         timers: Timers,
         out: list[Effect],
@@ -58,6 +62,7 @@ class Admission:
         self._leasing = leasing
         self._groups = groups
         self._scheduler = scheduler
+        self._demand = demand
         self._snapshots = snapshots
         self._timers = timers
         self._out = out
@@ -67,6 +72,7 @@ class Admission:
         lease_id = request.lease_id
         known = self._leasing.leases.get(lease_id)
         if known is not None:
+            self._demand.backlog_told(owner_id, request, known.shape)
             self._leasing.repeat(known)
             return
         fail = self._leasing.fail_id
@@ -83,7 +89,7 @@ class Admission:
             fail(owner_id, lease_id, a.LEASE_FAILURE_BAD_REQUEST, str(error))
             return
         try:
-            env_of(request.runtime_env_json)
+            environment_of(request.runtime_env_json)
         except ValueError as error:
             fail(owner_id, lease_id, a.LEASE_FAILURE_RUNTIME_ENV_FAILED, str(error))
             return
@@ -91,8 +97,21 @@ class Admission:
             message = f"{limits.LEASES_QUEUED_MAX} requests wait here already"
             fail(owner_id, lease_id, a.LEASE_FAILURE_BAD_REQUEST, message)
             return
-        sequence = self._leasing.next_sequence()
-        self._admit(Lease(lease_id, owner_id, request, shape, sequence), now_ms)
+        lease = Lease(lease_id, owner_id, request, shape, self._leasing.next_sequence())
+        lease.counted_since = self._demand.backlog_told(owner_id, request, shape)
+        self._admit(lease, now_ms)
+
+    def backlog_told(self, owner_id: bytes, like: a.LeaseRequest, now_ms: int) -> None:
+        """How many more requests like this there would be; who is wrong about it is not counted."""
+        if not self._owners.is_dead(owner_id, now_ms):
+            with suppress(ValueError):
+                self._demand.backlog_told(owner_id, like, shape_of(like))
+
+    def prepare(self, order: a.PrepareEnvironment) -> None:
+        """Makes an environment ahead of the first request. What is wrong with it, that is told."""
+        with suppress(ValueError):
+            environments = self._leasing.pool.environments
+            environments.want(order.runtime_env_json, order.job_id, b"")
 
     def retry(self, lease_id: bytes, now_ms: int) -> None:
         """A waiting lease may choose nodes again that rejected it."""
@@ -152,7 +171,7 @@ class Admission:
             if not self._place_here(lease, now_ms, any_selector=True):
                 self._reject(lease)
             else:
-                self._snapshots.arrivals.took(lease.lease_id, now_ms)
+                self._demand.arrivals.took(lease, now_ms)
             return
         if self._facts.is_scheduler:
             sent_to = self._scheduler.views.sent_to(lease.lease_id)
@@ -162,12 +181,12 @@ class Admission:
                 self._redirect(lease, sent_to.node_id, sent_to.address, to_scheduler=False)
                 return
             self._exclude(lease, now_ms)
-        came_back = self._snapshots.transit.came_back(lease.lease_id)
-        if not self._route(lease, now_ms):
-            self._leasing.wait(lease, now_ms)
-        elif came_back:
+        self._demand.came_back(lease)
+        if self._route(lease, now_ms):
             self._left(lease, now_ms)
-            self._out.append(ReportDemand())
+        else:
+            self._leasing.wait(lease, now_ms)
+            self._demand.waits(lease)
 
     def _admit_in_group(self, lease: Lease, now_ms: int) -> None:
         shape = lease.shape
@@ -225,7 +244,7 @@ class Admission:
         """A request that counted as demand goes on counting until it is seen where it was sent."""
         target = self._scheduler.views.sent_to(lease.lease_id)
         if target is not None:
-            self._snapshots.transit.left(lease, target.node_id, now_ms)
+            self._demand.left(lease, target.node_id, now_ms)
 
     def _room_here(self, lease: Lease, *, any_selector: bool) -> bool:
         shape = lease.shape
@@ -344,6 +363,7 @@ class Admission:
     def reject(self, lease: Lease) -> None:
         """Sends a lease that is in no book any more back to the scheduler."""
         self._leasing.count("leases_rejected")
+        self._demand.arrivals.sent_away(lease.lease_id)
         item = a.LeaseReject(
             lease_id=lease.lease_id,
             node_id=self._facts.node_id,
@@ -354,7 +374,10 @@ class Admission:
 
     def _redirect(self, lease: Lease, node_id: bytes, address: str, *, to_scheduler: bool) -> None:
         self._leasing.count("leases_redirected")
-        item = answers.redirect(lease.lease_id, node_id, address, to_scheduler=to_scheduler)
+        counted = self._demand.counted(lease)
+        item = answers.redirect(
+            lease.lease_id, node_id, address, to_scheduler=to_scheduler, counted=counted
+        )
         self._out.append(SendToOwner(lease.owner_id, item))
 
     def _refuse(self, lease: Lease, reason: a.LeaseFailure.ValueType, message: str) -> None:

@@ -15,9 +15,10 @@ from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
 from raylet_agent.core.admission import AFFINITY_UNKNOWN, RETRY, Admission
+from raylet_agent.core.demand import Demand
 from raylet_agent.core.detached import DetachedActors
 from raylet_agent.core.draining import DRAIN_END, DRAIN_OVER, Draining
-from raylet_agent.core.effects import Effect, ReportDemand, ReportSnapshot, SendToWorker
+from raylet_agent.core.effects import Effect, ReportSnapshot, SendToWorker
 from raylet_agent.core.endings import Endings
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.gcs_orders import GcsOrders
@@ -67,13 +68,15 @@ class AgentCore:
         self.leasing = Leasing(facts, self.ledger, self.owners, self._out)
         self.pool = WorkerPool(self._out, self._timers, new_id, ahead, self.leasing.matched)
         self.leasing.pool = self.pool
-        self.snapshots = Snapshots(facts, self.ledger, self.leasing.queue, now_ms)
+        self.demand = Demand(facts, self.leasing.queue, self._out)
+        self.snapshots = Snapshots(facts, self.ledger, self.demand, now_ms)
         self.groups = GroupCommands(facts, self.ledger, self.leasing, self._out)
         self.detached = DetachedActors(facts, self.ledger, self.leasing, self._out)
         self.endings = Endings(
             facts, self.owners, self.leasing, self.views, self._timers, self._out
         )
         self.endings.on_detached_ended = self.detached.ended
+        self.endings.on_cancelled_elsewhere = self.demand.withdrawn
         self.scheduler = Scheduler(facts.node_id, self.views, random)
         self.admission = Admission(
             facts,
@@ -82,6 +85,7 @@ class AgentCore:
             self.leasing,
             self.groups,
             self.scheduler,
+            self.demand,
             self.snapshots,
             self._timers,
             self._out,
@@ -106,11 +110,12 @@ class AgentCore:
             self.detached,
             self.endings,
             self.admission,
+            self.demand,
             self.snapshots,
             self.draining,
             self._out,
         )
-        self._reported_counts = (0, 0)
+        self._reported_counts = (0, 0, 0)
         self._deadlines = self._deadline_handlers()
 
     def _deadline_handlers(self) -> dict[str, Callable[[bytes, int], None]]:
@@ -118,7 +123,8 @@ class AgentCore:
         return {
             worker_pool.REFILL: lambda _about, _now: self.pool.refill(),
             worker_pool.TRIM: lambda _about, now: self.pool.trim(now),
-            endings.OWNER_REOPEN: self.endings.reopen_expired,
+            endings.OWNER_REOPEN: lambda about, _now: self.endings.reopen_expired(about),
+            endings.OWNER_AWAY: self.endings.away_expired,
             endings.OWNER_PROBE: lambda about, _now: self.endings.probe_due(about),
             DRAIN_END: lambda _about, now: self.draining.end_due(now),
             DRAIN_OVER: lambda _about, _now: self.draining.over_due(),
@@ -162,6 +168,8 @@ class AgentCore:
         if self.views.node_lost and self.facts.is_scheduler:
             self.views.node_lost = False
             self.admission.node_lost(now_ms)
+        for owner_id in self.owners.take_left():
+            self.demand.owner_gone(owner_id)
         self.draining.settle()
         self._watch_counts(now_ms)
 
@@ -187,10 +195,8 @@ class AgentCore:
         elif kind == DEDUCTION:
             for lease_id in self.views.expired(now_ms):
                 self.views.undo(lease_id)
-            transit = self.snapshots.transit
-            if transit.expire(now_ms):
-                self._out.append(ReportDemand())
-            if self.views.deducted() or len(transit):
+            self.demand.expire(now_ms)
+            if self.views.deducted() or len(self.demand.transit):
                 self._timers.set(DEDUCTION, b"", now_ms + limits.DEDUCTION_MS // 4)
         else:
             assert kind == COUNTS, f"unknown deadline {kind}"
@@ -206,7 +212,7 @@ class AgentCore:
         if leases == 0 and self.snapshots.leases > 0:
             self.snapshots.idle_since_ms = now_ms
         self.snapshots.workers, self.snapshots.leases = len(self.pool), leases
-        counts = (len(self.pool), leases)
+        counts = (len(self.pool), leases, self.leasing.bundle_changes)
         if counts == self._reported_counts:
             return
         if any(isinstance(effect, ReportSnapshot) for effect in self._out):
@@ -259,7 +265,9 @@ class AgentCore:
         return welcome
 
     def owner_items(self, owner_id: bytes, items: Sequence[a.OwnerItem], now_ms: int) -> None:
-        """One frame of an open session."""
+        """One frame of a session; void when its owner was forgotten meanwhile."""
+        if self.owners.get(owner_id) is None and not self.owners.is_dead(owner_id, now_ms):
+            return
         for item in items:
             kind = item.WhichOneof("item")
             if kind == "request":
@@ -270,6 +278,10 @@ class AgentCore:
                 self.endings.cancelled(owner_id, item.cancel.lease_ids, now_ms)
             elif kind == "closing":
                 self.endings.owner_closing(owner_id, item.closing.reason, now_ms)
+            elif kind == "prepare":
+                self.admission.prepare(item.prepare)
+            elif kind == "backlog":
+                self.admission.backlog_told(owner_id, item.backlog, now_ms)
         self.settle(now_ms)
 
     def session_lost(self, owner_id: bytes, now_ms: int) -> None:
@@ -342,6 +354,18 @@ class AgentCore:
         """The process is gone."""
         self._timers.cancel(LINK_LOST, worker_id)
         self.endings.worker_ended(worker_id, exit_code, tail, now_ms)
+        self.settle(now_ms)
+
+    # ---- runtime environments
+
+    def environment_made(self, environment: str, now_ms: int) -> None:
+        """The shell made it: workers of it may start."""
+        self.pool.environment_made(environment)
+        self.settle(now_ms)
+
+    def environment_failed(self, environment: str, message: str, now_ms: int) -> None:
+        """The shell cannot make it."""
+        self.endings.environment_failed(environment, message)
         self.settle(now_ms)
 
     def prestart(self) -> None:

@@ -11,6 +11,9 @@ from raylet_agent.core.owners import Owner
 from raylet_agent.core.resource_pool import Allotment
 from raylet_agent.core.worker_pool import Worker
 
+DECLARED_DEAD = "declared_dead"
+"""Token of the refusal of an owner that has a tombstone."""
+
 
 def device_ids(allotment: Allotment) -> dict[str, a.DeviceIds]:
     """Devices of a grant, by resource."""
@@ -70,10 +73,27 @@ def pending(lease_id: bytes, *, infeasible: bool, message: str) -> a.LeaseItem:
     return a.LeaseItem(pending=item)
 
 
-def redirect(lease_id: bytes, node_id: bytes, address: str, *, to_scheduler: bool) -> a.LeaseItem:
+def declared_dead(owner_id: bytes, by: str) -> n.Refused:
+    """What an owner is told that lives, but counts as dead: nothing is done for it any more."""
+    message = f"owner {owner_id.hex()} was declared dead{by}"
+    return n.Refused(reason=DECLARED_DEAD, message=message)
+
+
+def redirect(
+    lease_id: bytes,
+    node_id: bytes,
+    address: str,
+    *,
+    to_scheduler: bool,
+    counted: n.CountedDemand | None,
+) -> a.LeaseItem:
     """Ask there."""
     item = a.LeaseRedirect(
-        lease_id=lease_id, node_id=node_id, address=address, to_scheduler=to_scheduler
+        lease_id=lease_id,
+        node_id=node_id,
+        address=address,
+        to_scheduler=to_scheduler,
+        counted=counted,
     )
     return a.LeaseItem(redirect=item)
 

@@ -12,7 +12,7 @@ from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.lease import Lease, LeaseState
 from raylet_agent.core.leasing import Leasing
 from raylet_agent.core.ledger import Ledger
-from raylet_agent.core.runtime_env import env_of
+from raylet_agent.core.runtime_env import environment_of
 from raylet_agent.core.shape import shape_of
 from raylet_agent.core.worker_pool import Worker
 
@@ -76,7 +76,7 @@ class DetachedActors:
         lease_id = command.actor_id + command.incarnation.to_bytes(4, "big")
         try:
             lease = Lease(lease_id, b"", request, shape_of(request), self._leasing.next_sequence())
-            env_of(command.runtime_env_json)
+            environment_of(command.runtime_env_json)
         except ValueError as error:
             kind = n.DETACHED_ACTOR_EVENT_KIND_CREATION_FAILED
             self._tell(command, kind, message=str(error), cause=t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE)
@@ -172,13 +172,17 @@ class DetachedActors:
         )
         self._out.append(SendToWorker(worker.worker_id, a.WorkerCommand(create_actor=create)))
 
-    def _lease_failed(self, lease: Lease, message: str) -> None:
+    def _lease_failed(self, lease: Lease, reason: a.LeaseFailure.ValueType, message: str) -> None:
         known = self._actors.get(lease.request.actor_id)
         if known is None or known.lease_id != lease.lease_id:
             return
         del self._actors[lease.request.actor_id]
-        kind = n.DETACHED_ACTOR_EVENT_KIND_ENDED
-        self._tell(known.command, kind, message=message, cause=t.ACTOR_DEATH_CAUSE_WORKER_DIED)
+        kind, cause = n.DETACHED_ACTOR_EVENT_KIND_ENDED, t.ACTOR_DEATH_CAUSE_WORKER_DIED
+        if reason == a.LEASE_FAILURE_RUNTIME_ENV_FAILED:
+            # Another start would fail alike.
+            kind = n.DETACHED_ACTOR_EVENT_KIND_CREATION_FAILED
+            cause = t.ACTOR_DEATH_CAUSE_CREATION_FAILED
+        self._tell(known.command, kind, message=message, cause=cause)
 
     def _end(self, known: DetachedActor, reason: str, now_ms: int, *, graceful: bool) -> None:
         lease = self._leasing.leases.get(known.lease_id)

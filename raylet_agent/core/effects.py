@@ -39,10 +39,34 @@ class ReportDemand(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpawnWorker(msgspec.Struct, frozen=True, gc=False):
-    """Fork a worker with these extra environment variables."""
+    """Fork a worker of this runtime environment (its key; "" none), which is ready."""
 
     worker_id: bytes
-    env: dict[str, str]
+    environment: str = ""
+
+
+class PrepareEnvironment(msgspec.Struct, frozen=True, gc=False):
+    """Make a runtime environment; answered by `environment_made` or `environment_failed`.
+
+    `job_id` and `actor_id` (of a detached actor, else empty) say whose rows name its packages.
+    """
+
+    environment: str
+    timeout_s: float
+    job_id: bytes
+    actor_id: bytes
+
+
+class ReleaseEnvironment(msgspec.Struct, frozen=True, gc=False):
+    """Nobody uses a ready environment any more: it may go when its room is needed."""
+
+    environment: str
+
+
+class JobEnded(msgspec.Struct, frozen=True, gc=False):
+    """A driver at home here is gone: what was kept for its job may go."""
+
+    job_id: bytes
 
 
 class KillWorker(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +105,9 @@ Effect = (
     | ReportSnapshot
     | ReportDemand
     | SpawnWorker
+    | PrepareEnvironment
+    | ReleaseEnvironment
+    | JobEnded
     | KillWorker
     | LabelOutput
     | ProbeOwner

@@ -9,11 +9,11 @@ from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from raylet_agent.core import answers
 from raylet_agent.core.admission import Admission
+from raylet_agent.core.demand import Demand
 from raylet_agent.core.detached import DetachedActors
 from raylet_agent.core.draining import Draining
 from raylet_agent.core.effects import (
     Effect,
-    ReportDemand,
     ReportSnapshot,
     SendToOwner,
 )
@@ -39,6 +39,7 @@ class GcsOrders:
         detached: DetachedActors,
         endings: Endings,
         admission: Admission,
+        demand: Demand,
         snapshots: Snapshots,
         draining: Draining,
         out: list[Effect],
@@ -51,6 +52,7 @@ class GcsOrders:
         self._detached = detached
         self._endings = endings
         self._admission = admission
+        self._demand = demand
         self._snapshots = snapshots
         self._out = out
         self._handlers: dict[str, Callable[[n.GcsItem, int], None]] = {
@@ -83,6 +85,7 @@ class GcsOrders:
             detached=self._detached.held(),
             owner_ids=[owner.owner_id for owner in self._owners.rows()],
             snapshot=self._snapshots.build(),
+            demand=self._snapshots.demand(),
         )
 
     def registering(self, now_ms: int) -> None:
@@ -120,14 +123,16 @@ class GcsOrders:
 
     def _view(self, view: n.NodeView, now_ms: int) -> None:
         self._views.received(view, now_ms)
-        if self._snapshots.transit.arrived(view.snapshot.leases_taken):
-            self._out.append(ReportDemand())
+        self._demand.seen(view)
 
     def _owners_died(self, item: n.GcsItem, now_ms: int) -> None:
         for owner_id in item.owners_died.owner_ids:
+            owner = self._owners.get(owner_id)
+            if owner is not None and owner.connected:
+                refused = answers.declared_dead(owner_id, " by the GCS")
+                self._out.append(SendToOwner(owner_id, a.LeaseItem(refused=refused)))
             self._endings.owner_gone(owner_id, "its process ended", now_ms)
-            if self._snapshots.transit.owner_gone(owner_id):
-                self._out.append(ReportDemand())
+            self._demand.owner_gone(owner_id)
 
     def _reserve(self, sequence: int) -> None:
         """The effect of this command, even a refusal, is in every snapshot from now on."""

@@ -45,6 +45,8 @@ class Lease(msgspec.Struct):
     infeasible: bool = False
     excluded: dict[bytes, int] = {}
     """Nodes that rejected it -> version of their view at that moment."""
+    counted_since: int = 0
+    """Version of the first demand report of this agent that counted it; 0: none does."""
     affinity_deadline_ms: int = 0
     """Until when it waits for word of the unknown node it is bound to; 0: it never had to."""
 

@@ -59,8 +59,10 @@ class Leasing:
         self._sequence = 0
         self._last_give_back_ms = -limits.GIVE_BACK_INTERVAL_MS
         self.counters: dict[str, int] = {}
+        self.bundle_changes = 0
+        """How often what is used of some bundle changed."""
         self.on_detached_granted: Callable[[Lease, Worker], None]
-        self.on_detached_failed: Callable[[Lease, str], None]
+        self.on_detached_failed: Callable[[Lease, a.LeaseFailure.ValueType, str], None]
         self.on_bundle_emptied: Callable[[Bundle], None]
 
     def count(self, event: str) -> None:
@@ -98,7 +100,9 @@ class Leasing:
         lease.pool, lease.bundle = pool, bundle
         lease.state = LeaseState.STARTING
         lease.infeasible = False
-        if lease.shape.hold and bundle is None:
+        if bundle is not None:
+            self.bundle_changes += 1
+        elif lease.shape.hold:
             self._out.append(ReportSnapshot())
         self.pool.want(lease, now_ms)
 
@@ -161,7 +165,7 @@ class Leasing:
         if lease.owner_id:
             self.fail_id(lease.owner_id, lease.lease_id, reason, message)
         else:
-            self.on_detached_failed(lease, message)
+            self.on_detached_failed(lease, reason, message)
 
     def drop(self, lease: Lease) -> None:
         """Ends a lease that has no worker: out of its line, its room is free."""
@@ -181,7 +185,9 @@ class Leasing:
         lease.pool = None
         self._owing.pop(lease.lease_id, None)
         self.forget(lease)
-        if freed and bundle is None:
+        if bundle is not None:
+            self.bundle_changes += 1
+        elif freed:
             self._out.append(ReportSnapshot())
         self.freed(pool, freed, lease.shape.group_id)
         if bundle is not None and bundle.returning and not pool.grants:
@@ -197,6 +203,7 @@ class Leasing:
             if not pool.take_back(lease.lease_id):
                 break
             del self._owing[lease.lease_id]
+            self.bundle_changes += lease.bundle is not None
         if freed:
             self.freed_now.append((group_id, dict(freed)))
 
@@ -210,8 +217,7 @@ class Leasing:
             return
         freed = lease.pool.lend(lease.lease_id, BLOCKED_RESOURCE)
         if freed:
-            if lease.bundle is None:
-                self._out.append(ReportSnapshot())
+            self._lent_or_taken_back(lease)
             self.freed(lease.pool, freed, lease.shape.group_id)
 
     def unblocked(self, lease: Lease) -> None:
@@ -222,10 +228,15 @@ class Leasing:
         if lease.pool is None or not lease.pool.owes(lease.lease_id):
             return
         if lease.pool.take_back(lease.lease_id):
-            if lease.bundle is None:
-                self._out.append(ReportSnapshot())
+            self._lent_or_taken_back(lease)
         else:
             self._owing[lease.lease_id] = lease
+
+    def _lent_or_taken_back(self, lease: Lease) -> None:
+        if lease.bundle is None:
+            self._out.append(ReportSnapshot())
+        else:
+            self.bundle_changes += 1
 
     def _answer_grant(self, lease: Lease, worker: Worker) -> None:
         assert lease.pool is not None

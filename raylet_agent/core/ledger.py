@@ -11,12 +11,15 @@ from collections.abc import Iterable
 
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import resources
-from cluster_common.resources import BUNDLE_UNITS, DEVICE_RESOURCES, RESOURCE_UNIT, Vector
+from cluster_common.resources import (
+    BUNDLE_LEASE_SHARE,
+    BUNDLE_UNITS,
+    DEVICE_RESOURCES,
+    RESOURCE_UNIT,
+    Vector,
+)
 from raylet_agent.core.bundles import Bundle, BundleTable
 from raylet_agent.core.resource_pool import ResourcePool
-
-BUNDLE_LEASE_SHARE = RESOURCE_UNIT // 1_000
-"""What one lease takes of the `bundle_group` resource (Ray: 0.001)."""
 
 
 def node_pool(total: Vector) -> ResourcePool:
@@ -64,6 +67,19 @@ class Ledger:
                 resources.add(available, _group_view(bundle, bundle.pool.available, used))
         return available
 
+    def bundle_use(self) -> list[t.BundleUse]:
+        """What leases hold of each bundle in which there are any."""
+        return [
+            t.BundleUse(
+                placement_group_id=bundle.group_id,
+                index=bundle.index,
+                used=t.ResourceSet(amounts=bundle.pool.used()),
+                leases=len(bundle.pool.grants),
+            )
+            for bundle in self._committed()
+            if bundle.pool.grants
+        ]
+
     def device_sets(self) -> dict[str, t.DeviceSet]:
         """Free capacity per device, for views of this node elsewhere."""
         return {
@@ -72,14 +88,10 @@ class Ledger:
         }
 
     def _committed(self) -> Iterable[Bundle]:
-        return (bundle for bundle in self.bundles.rows() if bundle.committed)
+        rows = self.bundles.rows()
+        return (bundle for bundle in rows if bundle.committed and not bundle.returning)
 
 
 def _group_view(bundle: Bundle, amounts: Vector, used_share: int) -> Vector:
-    group_hex = bundle.group_id.hex()
-    share = BUNDLE_UNITS * RESOURCE_UNIT - used_share
-    view: Vector = {}
-    for name, amount in (*amounts.items(), ("bundle", share)):
-        view[resources.indexed_name(name, bundle.index, group_hex)] = amount
-        view[resources.wildcard_name(name, group_hex)] = amount
-    return view
+    units = BUNDLE_UNITS * RESOURCE_UNIT - used_share
+    return resources.bundle_view(bundle.group_id.hex(), bundle.index, amounts, units)

@@ -20,6 +20,8 @@ class Owner(msgspec.Struct):
     is_driver: bool
     log_to_driver: bool
     connected: bool = True
+    suspected: bool = False
+    """It did not come back in time; the GCS was told."""
     session: int = 1
     """Number of its present session, to answer each request once in each."""
     lease_ids: dict[bytes, None] = {}
@@ -31,6 +33,7 @@ class OwnerTable:
 
     def __init__(self) -> None:
         self._owners: dict[bytes, Owner] = {}
+        self._left: list[bytes] = []
         self._dead = Tombstones(limits.OWNER_TOMBSTONE_MS, limits.OWNER_TOMBSTONES_MAX)
 
     def rows(self) -> list[Owner]:
@@ -67,8 +70,17 @@ class OwnerTable:
     def bury(self, owner_id: bytes, now_ms: int) -> Owner | None:
         """The owner is dead; its row goes, a tombstone stays."""
         self._dead.add(owner_id, now_ms)
+        self._left.append(owner_id)
         return self._owners.pop(owner_id, None)
 
     def forget(self, owner_id: bytes) -> None:
         """The owner left nothing here; no tombstone."""
+        self._left.append(owner_id)
         self._owners.pop(owner_id, None)
+
+    def take_left(self) -> list[bytes]:
+        """Owners that died or were forgotten since the last call."""
+        if not self._left:
+            return []
+        left, self._left = self._left, []
+        return left

@@ -65,6 +65,12 @@ class ResourcePool:
                 return False
         return True
 
+    def used(self) -> Vector:
+        """What is not free."""
+        used = dict(self.total)
+        resources.subtract(used, self.available)
+        return used
+
     def take(self, key: bytes, amounts: Vector) -> Allotment:
         """Takes amounts that `lacks` said are there."""
         assert key not in self.grants, f"grant {key.hex()} exists"

@@ -5,13 +5,9 @@ from __future__ import annotations
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import labels as label_rules
-from raylet_agent import limits
+from raylet_agent.core.demand import Demand
 from raylet_agent.core.facts import NodeFacts
-from raylet_agent.core.lease import Lease
-from raylet_agent.core.lease_queue import LeaseQueue
 from raylet_agent.core.ledger import Ledger
-from raylet_agent.core.shape import Shape
-from raylet_agent.core.transit import Arrivals, Transit
 
 
 class Snapshots:
@@ -21,19 +17,16 @@ class Snapshots:
     would make every node unique.
     """
 
-    def __init__(self, facts: NodeFacts, ledger: Ledger, queue: LeaseQueue, now_ms: int) -> None:
+    def __init__(self, facts: NodeFacts, ledger: Ledger, demand: Demand, now_ms: int) -> None:
         self._facts = facts
         self._ledger = ledger
-        self._queue = queue
+        self._demand = demand
         self._version = 0
-        self._demand_version = 0
         self.applied_reservations = 0
         self.workers = 0
         self.leases = 0
         self.idle_since_ms = now_ms
         self.now_ms = now_ms
-        self.transit = Transit()
-        self.arrivals = Arrivals()
         self._was_idle = True
 
     def build(self, *, with_groups: bool = False) -> n.ResourceSnapshot:
@@ -55,37 +48,13 @@ class Snapshots:
             applied_reservations=self.applied_reservations,
             workers=self.workers,
             leases=self.leases,
-            leases_taken=self.arrivals.named(self.now_ms),
+            leases_taken=self._demand.arrivals.named(self.now_ms),
+            bundle_use=self._ledger.bundle_use(),
         )
 
     def demand(self) -> n.DemandReport:
-        """Waiting requests outside groups by shape; the longest lines when there are too many."""
-        self._demand_version += 1
-        rows = [
-            (len(line), shape, next(iter(line.values()))) for shape, line in self._queue.lines()
-        ]
-        rows.sort(key=lambda row: -row[0])
-        return n.DemandReport(
-            version=self._demand_version,
-            entries=[
-                n.DemandEntry(
-                    resources=t.ResourceSet(amounts=shape.needed()),
-                    selector=t.LabelSelector(terms=_terms(shape, head)),
-                    count=count,
-                    infeasible=head.infeasible,
-                )
-                for count, shape, head in rows[: limits.DEMAND_ENTRIES_MAX]
-            ],
-            in_transit=self.transit.report(),
-        )
-
-
-def _terms(shape: Shape, head: Lease) -> dict[str, str]:
-    """The selector; work bound to one node says so, for no other node can help."""
-    terms = dict(head.request.selector.terms)
-    if shape.affinity and not shape.affinity_soft:
-        terms[label_rules.NODE_ID_LABEL] = shape.affinity.hex()
-    return terms
+        """What waits here, now."""
+        return self._demand.report()
 
 
 def node_labels(labels: dict[str, str], node_id: bytes) -> dict[str, str]:

@@ -16,8 +16,9 @@ import msgspec
 from cluster_api.v1 import agent_pb2 as a
 from raylet_agent import limits
 from raylet_agent.core.effects import Effect, KillWorker, SendToWorker, SpawnWorker
+from raylet_agent.core.environments import Environments
 from raylet_agent.core.lease import Lease
-from raylet_agent.core.runtime_env import canonical, env_of
+from raylet_agent.core.runtime_env import canonical
 from raylet_agent.core.timers import Timers
 
 REFILL = "refill"
@@ -76,6 +77,7 @@ class WorkerPool:
         self._ahead = ahead
         self._matched = matched
         self._workers: dict[bytes, Worker] = {}
+        self.environments = Environments(out)
         self._waiting: dict[str, dict[bytes, Lease]] = {}
         self._starting: dict[str, dict[bytes, None]] = {}
         self._idle: dict[bytes, Worker] = {}
@@ -115,12 +117,30 @@ class WorkerPool:
             self._match(lease, worker)
             return
         self._waiting.setdefault(env_text, {})[lease.lease_id] = lease
+        if env_text:
+            detached = b"" if lease.owner_id else lease.request.actor_id
+            text = lease.request.runtime_env_json
+            self.environments.want(text, lease.request.job_id, detached)
         self._top_up()
 
     def not_wanted(self, lease: Lease) -> None:
         """A lease that waited for a worker does so no more."""
-        line = self._waiting.get(canonical(lease.request.runtime_env_json), {})
-        line.pop(lease.lease_id, None)
+        env_text = canonical(lease.request.runtime_env_json)
+        self._waiting.get(env_text, {}).pop(lease.lease_id, None)
+        self._let_go(env_text)
+
+    def environment_made(self, env_text: str) -> None:
+        """Workers of it may start."""
+        if self.environments.made(env_text):
+            self._top_up()
+            self._let_go(env_text)
+
+    def environment_failed(self, env_text: str) -> list[Lease]:
+        """It cannot be made; the leases that waited for it do so no more."""
+        self.environments.failed(env_text)
+        leases = list(self._waiting.pop(env_text, {}).values())
+        self._let_go(env_text)
+        return leases
 
     def spawned(self, worker_id: bytes, pid: int, now_ms: int) -> None:
         """The fork server made the process."""
@@ -175,7 +195,15 @@ class WorkerPool:
         self._starting.get(worker.env_text, {}).pop(worker_id, None)
         for kind in (REGISTER, EXIT_GRACE):
             self._timers.cancel(kind, worker_id)
+        self._let_go(worker.env_text)
         return worker
+
+    def _let_go(self, env_text: str) -> None:
+        """Nobody needs an environment any more, if that is so."""
+        if not env_text or self._waiting.get(env_text) or self.environments.is_plain(env_text):
+            return
+        if not any(worker.env_text == env_text for worker in self._workers.values()):
+            self.environments.unused(env_text)
 
     def start_failed(self, worker: Worker) -> Lease | None:
         """A worker ended before it registered.
@@ -265,6 +293,8 @@ class WorkerPool:
             if not line:
                 del self._waiting[env_text]
                 continue
+            if env_text and not self.environments.is_ready(env_text):
+                continue
             while len(self._starting.get(env_text, {})) < len(line):
                 if not self._spawn(env_text):
                     return
@@ -279,7 +309,7 @@ class WorkerPool:
         self._workers[worker.worker_id] = worker
         self._starting.setdefault(env_text, {})[worker.worker_id] = None
         self.started += 1
-        self._out.append(SpawnWorker(worker.worker_id, env_of(env_text)))
+        self._out.append(SpawnWorker(worker.worker_id, env_text))
         return True
 
     def _watch_idle(self) -> None:

@@ -35,7 +35,9 @@ _EPILOG = "Example: python -m raylet_agent.fleet --gcs-address 127.0.0.1:6380 --
 )
 @click.option("--gcs-address", required=True, help="host:port of the GCS.")
 @click.option("--nodes", type=int, required=True, help="How many agents.")
+@click.option("--first", default=0, help="Number of the first agent, for further fleets.")
 @click.option("--connections", default=100, help="Connections to the GCS; 0: one for each agent.")
+@click.option("--own-streams", is_flag=True, help="One stream per agent, not per connection.")
 @click.option("--rack-size", default=18, help="Nodes with the same label rack; 0: no such label.")
 @click.option("--num-cpus", type=float, default=8.0, help="CPUs of each node.")
 @click.option("--num-gpus", type=float, default=0.0, help="GPUs of each node, whole.")
@@ -69,12 +71,12 @@ def main(
             labels=agent_settings.parse_labels(labels),
             **options,
         )
-        settings.check()
+        settings.check(raise_descriptor_limit())
         set_up_logs("fleet", settings.log_level)
     except ValueError as error:
         click.echo(f"fleet: {error}", err=True)
         sys.exit(exit_codes.BAD_OPTION)
-    raise_descriptor_limit()
+    gc.set_threshold(*limits.GC_THRESHOLDS)
     sys.exit(uvloop.run(_serve(settings)))
 
 

@@ -13,6 +13,7 @@ from grpc import aio
 
 from cluster_api.v1 import node_session_pb2_grpc
 from cluster_common import ids
+from cluster_common import limits as common_limits
 from cluster_common.transport.endpoints import bind, make_channel, make_server
 from cluster_common.transport.task_keeper import TaskKeeper
 from raylet_agent.core.agent import AgentCore
@@ -27,6 +28,7 @@ from raylet_agent.fleet.traffic import CountedCall, Traffic
 from raylet_agent.settings import AgentSettings
 from raylet_agent.shell.host import now_ms
 from raylet_agent.shell.log_pusher import LogPusher
+from raylet_agent.shell.shared_stream import SharedStream
 
 _HOSTS_PER_NET = 250
 
@@ -64,7 +66,7 @@ class FleetBuilder:
         server: aio.Server | None = None
         if settings.leases:
             server = make_server()
-            self._port = bind(server, host_of(index), self._port)
+            self._port = bind(server, host_of(settings.first + index), self._port)
         core = AgentCore(
             self._facts(index),
             settings.total,
@@ -87,14 +89,15 @@ class FleetBuilder:
 
     def _facts(self, index: int) -> NodeFacts:
         settings = self._settings
+        number = settings.first + index
         node_id = os.urandom(ids.NODE_ID_BYTES)
         labels = dict(settings.labels)
         if settings.rack_size:
-            labels["rack"] = f"r{index // settings.rack_size}"
+            labels["rack"] = f"r{number // settings.rack_size}"
         return NodeFacts(
             node_id=node_id,
-            address=f"{host_of(index)}:{self._port}",
-            node_name=f"{settings.name}-{index}",
+            address=f"{host_of(number)}:{self._port}",
+            node_name=f"{settings.name}-{number}",
             hostname=self._hostname,
             labels=node_labels(labels, node_id),
             is_head=False,
@@ -102,16 +105,27 @@ class FleetBuilder:
             gcs_address=settings.gcs_address,
             pid=os.getpid(),
             start_time_ms=time.time_ns() // 1_000_000,
+            wall_offset_ms=time.time_ns() // 1_000_000 - now_ms(),
         )
 
     def _connect_of(self, index: int) -> Callable[[], Any]:
         shared = self._settings.connections
         if not shared or index < shared:
-            channel = make_channel(self._settings.gcs_address, own_connection=True)
+            channel = make_channel(
+                self._settings.gcs_address,
+                own_connection=True,
+                keepalive_ms=common_limits.SESSION_KEEPALIVE_MS,
+            )
             self.channels.append(channel)
             stub = node_session_pb2_grpc.NodeSessionServiceStub(channel)
             traffic = self.traffic
-            self._connects.append(lambda: CountedCall(stub.Connect(), traffic))
+
+            def connect() -> CountedCall:
+                return CountedCall(stub.Connect(), traffic)
+
+            alone = not shared or self._settings.own_streams
+            keeper = self._keeper
+            self._connects.append(connect if alone else SharedStream(connect, keeper).connect)
         return self._connects[index % shared if shared else index]
 
 

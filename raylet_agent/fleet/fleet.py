@@ -93,16 +93,22 @@ class Fleet:
         return await handler(**arguments)
 
     async def _status(self) -> dict[str, int]:
+        running = [agent for agent in self.agents if agent.is_running]
         return {
             "nodes": len(self.agents),
-            "running": sum(agent.is_running for agent in self.agents),
+            "running": len(running),
             "workers": len(self._callees),
-            "bundles": sum(1 for agent in self.agents for _ in agent.core.ledger.bundles.rows()),
+            "bundles": sum(1 for agent in running for _ in agent.core.ledger.bundles.rows()),
             "calls": self._callees.calls,
+            "leases_granted": self._counted("leases_granted"),
+            "leases_rejected": self._counted("leases_rejected"),
             "prepares": self._builder.prepares.answered,
             "prepares_rejected": self._builder.prepares.rejected,
             **self._builder.traffic.as_dict(),
         }
+
+    def _counted(self, event: str) -> int:
+        return sum(agent.core.leasing.counters.get(event, 0) for agent in self.agents)
 
     async def _nodes(self) -> list[str]:
         return [agent.node_id.hex() for agent in self.agents]

@@ -64,8 +64,15 @@ class FleetHost(AgentHost):
     def _report_snapshot(self, effect: e.ReportSnapshot) -> None:
         if self._held is None:
             super()._report_snapshot(effect)
-        else:
-            self._held.hold(self)
+            return
+        snapshots = self.core.snapshots
+        snapshots.now_ms = now_ms()
+        item = n.AgentItem(snapshot=snapshots.build())
+        self._held.hold(lambda: self._send_late(item))
+
+    def _send_late(self, item: n.AgentItem) -> None:
+        if not self._closed:
+            self._put_to_gcs(item, None)
 
     def _send_to_gcs(self, effect: e.SendToGcs) -> None:
         answer = effect.item.bundle_answer
@@ -73,6 +80,9 @@ class FleetHost(AgentHost):
             self._prepares.answered += 1
             self._prepares.rejected += not answer.ok
         super()._send_to_gcs(effect)
+
+    def _prepare_environment(self, effect: e.PrepareEnvironment) -> None:
+        asyncio.get_running_loop().call_soon(self.environment_made, effect.environment)
 
     def _spawn_worker(self, effect: e.SpawnWorker) -> None:
         asyncio.get_running_loop().call_soon(self._born, effect.worker_id)

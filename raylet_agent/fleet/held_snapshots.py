@@ -1,36 +1,38 @@
-"""A slow sync: snapshots of all agents leave together, some time after the first that waits.
+"""A slow sync: every snapshot arrives some time after it was made, with the numbers of then.
 
-One timer for the whole fleet.
+One timer for the whole fleet; snapshots leave in the order in which they were made.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
-
-
-class Reporter(Protocol):
-    """Whose snapshot waits."""
-
-    def report_now(self) -> None:
-        """Sends the newest one."""
-        ...
+from collections import deque
+from collections.abc import Callable
 
 
 class HeldSnapshots:
-    """Agents whose numbers changed since the last release."""
+    """Snapshots on their way.
+
+    Args:
+        delay_s: how late each one is.
+    """
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
-        self._waiting: dict[Reporter, None] = {}
+        self._waiting: deque[tuple[float, Callable[[], None]]] = deque()
 
-    def hold(self, reporter: Reporter) -> None:
-        """Its snapshot leaves with the others'."""
+    def hold(self, send: Callable[[], None]) -> None:
+        """Calls `send` when the time is over."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + self._delay_s
         if not self._waiting:
-            asyncio.get_running_loop().call_later(self._delay_s, self._release)
-        self._waiting[reporter] = None
+            loop.call_at(due_s, self._release)
+        self._waiting.append((due_s, send))
 
     def _release(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for reporter in waiting:
-            reporter.report_now()
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._waiting[0][0] <= loop.time():
+            _, send = self._waiting.popleft()
+            send()
+        if self._waiting:
+            loop.call_at(self._waiting[0][0], self._release)

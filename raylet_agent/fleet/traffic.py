@@ -50,6 +50,10 @@ class CountedCall:
             traffic.bytes_out += frame.ByteSize()
         return frame
 
+    async def done_writing(self) -> None:
+        """No more frames from here."""
+        await self._call.done_writing()
+
     def cancel(self) -> bool:
         """Ends the stream from here."""
         return bool(self._call.cancel())

@@ -18,7 +18,7 @@ from typing import cast
 import uvloop
 from grpc import aio
 
-from cluster_api.v1 import agent_pb2_grpc
+from cluster_api.v1 import agent_pb2_grpc, node_session_pb2_grpc
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from cluster_common import ids
@@ -35,11 +35,15 @@ from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.snapshots import node_labels
 from raylet_agent.settings import DEFAULT_PRELOAD, AgentSettings
 from raylet_agent.shell.agent_servicer import AgentServicer
+from raylet_agent.shell.builders import Builders
+from raylet_agent.shell.environment_store import EnvironmentStore
 from raylet_agent.shell.fork_client import ForkClient
 from raylet_agent.shell.fork_server import start_fork_server
 from raylet_agent.shell.host import AgentHost, now_ms
 from raylet_agent.shell.log_pusher import LogPusher
 from raylet_agent.shell.node_session import NodeSession
+from raylet_agent.shell.package_service import PackageServicer
+from raylet_agent.shell.relay import Relay
 
 log = get_logger()
 
@@ -110,6 +114,7 @@ class Agent:
             cause=t.NODE_DEATH_CAUSE_EXPECTED, message="the agent was stopped"
         )
         self._host: AgentHost
+        self._relay: Relay
 
     async def run(self) -> int:
         """Serves until told to stop; afterwards no process of this node is left."""
@@ -153,10 +158,25 @@ class Agent:
         )
         host.end_agent = self._drained
         host.forks.open()
-        session = NodeSession(host, settings.gcs_reconnect_timeout_s, self._registered)
+        host.environments = EnvironmentStore(
+            facts,
+            lambda: host.log_folder().parent,
+            int(settings.environment_cache_mib * (1 << 20)),
+            Builders(host.forks, host.log_folder),
+            self._keeper,
+            host.environment_made,
+            host.environment_failed,
+        )
+        session = NodeSession(
+            host, settings.gcs_reconnect_timeout_s, self._registered, via=settings.via
+        )
+        self._relay = Relay(settings.gcs_address, self._keeper)
+        node_session_pb2_grpc.add_NodeSessionServiceServicer_to_server(self._relay, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(
             AgentServicer(host, lambda reason: self._end(exit_codes.OK, reason)), server
         )
+        packages = PackageServicer(host.environments)
+        agent_pb2_grpc.add_PackageServiceServicer_to_server(packages, server)
         await server.start()
         if settings.prestart > 0:
             core.prestart()
@@ -247,6 +267,9 @@ class Agent:
         await self._close_fork_server()
         await server.stop(_STOP_GRACE_S)
         await self._keeper.close()
+        await self._relay.close()
+        if self._host.environments is not None:
+            await self._host.environments.close()
         self._host.close()
         if self._settings.port_file:
             Path(self._settings.port_file).unlink(missing_ok=True)  # noqa: ASYNC240 - one unlink at the end

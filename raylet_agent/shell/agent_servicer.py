@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -13,6 +13,7 @@ from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import agent_pb2_grpc
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
+from cluster_api.v1.task_events_pb2 import TaskEventBatch
 from cluster_common.transport import faults
 from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox
@@ -20,7 +21,8 @@ from raylet_agent.core import answers
 from raylet_agent.core.worker_pool import WorkerState
 from raylet_agent.shell.host import AgentHost, Stream, now_ms
 from raylet_agent.shell.session_faults import Released, SessionFaults
-from raylet_agent.shell.streams import serve_frames
+from raylet_agent.shell.streams import first_items, serve_frames
+from raylet_agent.shell.task_event_store import TaskEventStore
 
 log = get_logger()
 
@@ -33,19 +35,15 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         self._stop = stop
         ordered = faults.active()
         self._faults = None if ordered is None else SessionFaults(ordered)
+        self._events = TaskEventStore(host.core.facts.node_id)
 
     async def LeaseSession(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
         self, _requests: object, context: aio.ServicerContext[a.OwnerFrame, a.LeaseFrame]
     ) -> None:
         """One owner's session; the newest of an owner counts."""
-        first: Any = await context.read()
-        if first is aio.EOF:
+        items: Sequence[a.OwnerItem] | None = await first_items(context, "a lease session", "open")
+        if items is None:
             return
-        items: Sequence[a.OwnerItem] = first.items
-        if not items or items[0].WhichOneof("item") != "open":
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "the first item of a lease session must be `open`"
-            )
         opening = items[0].open
         refusal = self._refusal(opening)
         if refusal is not None:
@@ -63,8 +61,7 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             message = f"this agent belongs to cluster {cluster_id.hex()}"
             return n.Refused(reason="other_cluster", message=message)
         if self._host.core.owners.is_dead(opening.owner_id, now_ms()):
-            message = f"owner {opening.owner_id.hex()} was declared dead"
-            return n.Refused(reason="declared_dead", message=message)
+            return answers.declared_dead(opening.owner_id, "")
         return None
 
     async def _serve_owner(
@@ -120,14 +117,9 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         self, _requests: object, context: aio.ServicerContext[a.WorkerFrame, a.WorkerCommandFrame]
     ) -> None:
         """The link of one of our workers."""
-        first: Any = await context.read()
-        if first is aio.EOF:
+        items: Sequence[a.WorkerItem] | None = await first_items(context, "a link", "register")
+        if items is None:
             return
-        items: Sequence[a.WorkerItem] = first.items
-        if not items or items[0].WhichOneof("item") != "register":
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "the first item of a link must be `register`"
-            )
         registration = items[0].register
         host, worker_id = self._host, registration.worker_id
 
@@ -150,13 +142,28 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             await serve_frames(context, stream, lambda f: self._worker_items(worker_id, f.items))
         finally:
             del host.links[worker_id]
+            self._events.gone(worker_id)
             host.core.link_lost(worker_id, now_ms())
             host.run_effects()
 
     def _worker_items(self, worker_id: bytes, items: Sequence[a.WorkerItem]) -> None:
-        if items:
-            self._host.core.worker_items(worker_id, items, now_ms())
+        others: list[a.WorkerItem] = []
+        for item in items:
+            if item.HasField("task_events"):
+                self._events.take(worker_id, item.task_events)
+            else:
+                others.append(item)
+        if others:
+            self._host.core.worker_items(worker_id, others, now_ms())
             self._host.run_effects()
+
+    async def GetTaskEvents(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
+        self, request: a.GetTaskEventsRequest, _context: object
+    ) -> AsyncIterator[TaskEventBatch]:
+        """What the node's workers did lately."""
+        await self._events.collect(self._host.links)
+        for batch in self._events.batches(request.job_id):
+            yield batch
 
     async def GetAgentState(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
         self, _request: a.GetAgentStateRequest, _context: object
@@ -193,6 +200,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
                 "workers_started": core.pool.started,
                 "worker_start_failures": core.pool.start_failures,
                 "node_views": len(core.views),
+                "task_events": len(self._events),
+                **({} if self._host.environments is None else self._host.environments.counters),
             },
         )
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 from cluster_common.transport.logs import get_logger
 from cluster_common.worker_start import WorkerStart
+from raylet_agent.shell.build_orders import BuildRecipe
 from raylet_agent.shell.fork_messages import (
     PACKET_BYTES_MAX,
+    Build,
     Exited,
     Kill,
     Order,
@@ -56,6 +58,13 @@ class ForkClient:
         Returns:
             Read ends of its standard output and error, None when no descriptors are left.
         """
+        return self._send_with_pipes(Spawn(start), start.worker_id)
+
+    def build(self, build_id: bytes, recipe: BuildRecipe) -> tuple[int, int] | None:
+        """Orders a builder; returns as `spawn` does."""
+        return self._send_with_pipes(Build(build_id, recipe), build_id)
+
+    def _send_with_pipes(self, order: Order, process_id: bytes) -> tuple[int, int] | None:
         opened: list[int] = []
         try:
             opened += os.pipe()
@@ -63,10 +72,10 @@ class ForkClient:
         except OSError as error:
             for descriptor in opened:
                 os.close(descriptor)
-            self._on_report(Exited(start.worker_id, 0, 1, f"cannot make pipes: {error}"))
+            self._on_report(Exited(process_id, 0, 1, f"cannot make pipes: {error}"))
             return None
         out_read, out_write, error_read, error_write = opened
-        self._send(Spawn(start), [out_write, error_write])
+        self._send(order, [out_write, error_write])
         return out_read, error_read
 
     def kill(self, worker_id: bytes) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import msgspec
 
 from cluster_common.worker_start import WorkerStart
+from raylet_agent.shell.build_orders import BuildRecipe
 
 
 class Spawn(msgspec.Struct, frozen=True, tag="spawn"):
     """Fork a worker; the packet carries its standard output and error."""
 
     start: WorkerStart
+
+
+class Build(msgspec.Struct, frozen=True, tag="build"):
+    """Fork a builder; named, killed and reported like a worker, with the same two pipes."""
+
+    worker_id: bytes
+    recipe: BuildRecipe
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
@@ -35,7 +43,7 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     message: str = ""
 
 
-Order = Spawn | Kill
+Order = Spawn | Build | Kill
 Report = Spawned | Exited
 
 encode = msgspec.msgpack.Encoder().encode

@@ -18,12 +18,14 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from cluster_common.worker_start import WorkerStart
 from raylet_agent.shell import process_control
 from raylet_agent.shell.fork_messages import (
     PACKET_BYTES_MAX,
+    Build,
     Exited,
     Kill,
     Report,
@@ -32,11 +34,17 @@ from raylet_agent.shell.fork_messages import (
     decode_order,
     encode,
 )
-from raylet_agent.shell.worker_birth import WORKER_VARIABLE, be_worker
+from raylet_agent.shell.worker_birth import WORKER_VARIABLE, be_builder, be_worker
 
 Entry = Callable[[WorkerStart], None]
 _KILL_ROUNDS_MAX = 200
 _DESCRIPTORS_MAX = 65_536
+_preloaded: frozenset[str] = frozenset()
+
+
+def preloaded() -> frozenset[str]:
+    """Modules that forked workers have already: names of one and two parts, no standard ones."""
+    return _preloaded
 
 
 def start_fork_server(entry: Entry) -> tuple[socket.socket, int]:
@@ -48,6 +56,8 @@ def start_fork_server(entry: Entry) -> tuple[socket.socket, int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     gc.collect()
     gc.freeze()
+    global _preloaded  # noqa: PLW0603 - written once, when this process forks its one server
+    _preloaded = _modules_loaded()
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -64,6 +74,12 @@ def start_fork_server(entry: Entry) -> tuple[socket.socket, int]:
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def _modules_loaded() -> frozenset[str]:
+    two = {".".join(name.split(".")[:2]) for name in sys.modules}
+    found = {*two, *(name.partition(".")[0] for name in two)}
+    return frozenset(n for n in found if n.partition(".")[0] not in sys.stdlib_module_names)
 
 
 def _close_others(keep: int) -> None:
@@ -116,30 +132,34 @@ class ForkServer:
             return False
         order = decode_order(packet)
         if isinstance(order, Spawn):
-            self._spawn(order.start, descriptors)
+            start, entry = order.start, self._entry
+            self._spawn(start.worker_id, descriptors, partial(be_worker, start, entry, descriptors))
+        elif isinstance(order, Build):
+            self._spawn(order.worker_id, descriptors, partial(be_builder, order, descriptors))
         else:
             self._kill(order)
         return True
 
-    def _spawn(self, start: WorkerStart, descriptors: list[int]) -> None:
+    def _spawn(self, worker_id: bytes, descriptors: list[int], live: Callable[[int], int]) -> None:
+        """Forks; the child runs `live` with our process id, and ends with its status."""
         server_pid = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._report(Exited(start.worker_id, 0, 1, f"cannot fork: {error}"))
+            self._report(Exited(worker_id, 0, 1, f"cannot fork: {error}"))
             return
         if pid == 0:
-            _worker(start, self._entry, descriptors, server_pid)
+            _child(live, server_pid)
         for descriptor in descriptors:
             os.close(descriptor)
         # Both sides do it: whoever is first, the group exists before anybody kills it.
         with suppress(OSError):
             os.setpgid(pid, pid)
-        self._workers[pid] = start.worker_id
-        self._pids[start.worker_id] = pid
-        self._report(Spawned(start.worker_id, pid))
+        self._workers[pid] = worker_id
+        self._pids[worker_id] = pid
+        self._report(Spawned(worker_id, pid))
 
     def _kill(self, order: Kill) -> None:
         pid = self._pids.get(order.worker_id)
@@ -200,10 +220,10 @@ class ForkServer:
             self._sock.send(encode(report))
 
 
-def _worker(start: WorkerStart, entry: Entry, descriptors: list[int], parent: int) -> NoReturn:
+def _child(live: Callable[[int], int], parent: int) -> NoReturn:
     status = 1
     try:
-        status = be_worker(start, entry, descriptors, parent)
+        status = live(parent)
     except BaseException:  # noqa: BLE001 - nothing may unwind into the fork server's frames
         traceback.print_exc()
     finally:

@@ -11,18 +11,22 @@ from typing import Any
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
+from cluster_common.transport.dial import Dial, dial
 from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox, OutboxOverflowError
 from cluster_common.transport.task_keeper import TaskKeeper
 from cluster_common.worker_start import WorkerStart
+from raylet_agent import limits
 from raylet_agent.core import effects as e
 from raylet_agent.core.agent import AgentCore
 from raylet_agent.settings import AgentSettings
+from raylet_agent.shell.environment_store import EnvironmentStore
 from raylet_agent.shell.fork_client import ForkClient
 from raylet_agent.shell.fork_messages import Report, Spawned
+from raylet_agent.shell.fork_server import preloaded
 from raylet_agent.shell.log_pusher import LogPusher
-from raylet_agent.shell.owner_probe import listens
 from raylet_agent.shell.session_faults import Released
+from raylet_agent.shell.worker_environment import worker_environment
 from raylet_agent.shell.worker_output import WorkerOutput
 
 log = get_logger()
@@ -60,6 +64,7 @@ class AgentHost:
         self._keeper = keeper
         self._logs = logs
         self.forks: ForkClient
+        self.environments: EnvironmentStore | None = None
         self.sessions: dict[bytes, Stream] = {}
         self.links: dict[bytes, Stream] = {}
         self.gcs: Outbox[n.AgentItem | Released | str] | None = None
@@ -76,6 +81,9 @@ class AgentHost:
             e.ReportSnapshot: self._report_snapshot,
             e.ReportDemand: self._report_demand,
             e.SpawnWorker: self._spawn_worker,
+            e.PrepareEnvironment: self._prepare_environment,
+            e.ReleaseEnvironment: self._release_environment,
+            e.JobEnded: self._job_ended,
             e.KillWorker: self._kill_worker,
             e.LabelOutput: self._label_output,
             e.ProbeOwner: self._probe_owner,
@@ -94,6 +102,8 @@ class AgentHost:
 
     def report(self, report: Report) -> None:
         """The fork server reports."""
+        if self.environments is not None and self.environments.builders.report(report):
+            return
         output = self._outputs.get(report.worker_id)
         if isinstance(report, Spawned):
             if output is not None:
@@ -175,8 +185,34 @@ class AgentHost:
             log.warning("gcs_reads_too_slowly", error=str(error))
             self.break_gcs()
 
+    def environment_made(self, environment: str) -> None:
+        """A runtime environment is ready."""
+        self.core.environment_made(environment, now_ms())
+        self.run_effects()
+
+    def environment_failed(self, environment: str, message: str) -> None:
+        """A runtime environment cannot be made."""
+        self.core.environment_failed(environment, message, now_ms())
+        self.run_effects()
+
+    def _prepare_environment(self, effect: e.PrepareEnvironment) -> None:
+        assert self.environments is not None, "an agent with processes has environments"
+        self.environments.prepare(effect)
+
+    def _release_environment(self, effect: e.ReleaseEnvironment) -> None:
+        if self.environments is not None:
+            self.environments.release(effect.environment)
+
+    def _job_ended(self, effect: e.JobEnded) -> None:
+        if self.environments is not None:
+            self.environments.job_ended(effect.job_id)
+
     def _spawn_worker(self, effect: e.SpawnWorker) -> None:
         facts = self.core.facts
+        assert self.environments is not None, "an agent with processes has environments"
+        surroundings = worker_environment(
+            effect.environment, self.environments.prepared(effect.environment), preloaded()
+        )
         start = WorkerStart(
             worker_id=effect.worker_id,
             node_id=facts.node_id,
@@ -185,7 +221,8 @@ class AgentHost:
             host=self._settings.reached_at,
             session_name=facts.session_name,
             temp_dir=self._settings.temp_dir,
-            env=effect.env,
+            entry=self._settings.worker_entry,
+            **surroundings,
         )
         pipes = self.forks.spawn(start)
         if pipes is not None:
@@ -209,7 +246,7 @@ class AgentHost:
         self._keeper.start(self._probe(effect), f"probe:{effect.address}")
 
     async def _probe(self, effect: e.ProbeOwner) -> None:
-        refused = not await listens(effect.address)
+        refused = await dial(effect.address, limits.OWNER_DIAL_S) is Dial.REFUSED
         self.core.owner_probed(effect.owner_id, refused=refused, now_ms=now_ms())
         self.run_effects()
 

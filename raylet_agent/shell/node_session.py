@@ -12,12 +12,11 @@ from typing import Any
 import grpc
 
 from cluster_api.v1 import node_session_pb2 as n
-from cluster_api.v1 import node_session_pb2_grpc
 from cluster_common.transport import faults
-from cluster_common.transport.endpoints import make_channel
 from cluster_common.transport.logs import get_logger
-from cluster_common.transport.outbox import Outbox
+from cluster_common.transport.outbox import Outbox, OutboxOverflowError
 from raylet_agent import exit_codes, limits
+from raylet_agent.shell.gcs_routes import GcsRoutes
 from raylet_agent.shell.host import AgentHost, now_ms
 from raylet_agent.shell.session_faults import Released, SessionFaults
 
@@ -40,7 +39,8 @@ class NodeSession:
         host: the core's host.
         reconnect_timeout_s: after this long without the GCS the agent gives up.
         on_registered: told at each welcome.
-        connect: opens a stream, for several agents on one connection; None: a channel of its own.
+        connect: opens a stream, for several agents on one connection; None: channels of its own.
+        via: address of an agent that relays the session; the GCS is dialled when that one fails.
     """
 
     def __init__(
@@ -49,11 +49,13 @@ class NodeSession:
         reconnect_timeout_s: float,
         on_registered: Callable[[], None],
         connect: Callable[[], Any] | None = None,
+        via: str = "",
     ) -> None:
         self._host = host
         self._reconnect_timeout_s = reconnect_timeout_s
         self._on_registered = on_registered
         self._connect = connect
+        self._routes = GcsRoutes(host.core.facts.gcs_address, via)
         self._incarnation = 0
         self._revision = 0
         self._recent: deque[tuple[float, n.AgentItem]] = deque(maxlen=_RESENT_ITEMS_MAX)
@@ -68,31 +70,30 @@ class NodeSession:
 
     async def run(self) -> int:
         """Until the node is refused or the GCS is away for too long; returns the exit code."""
-        if self._connect is not None:
-            return await self._keep_up(self._connect)
-        channel = make_channel(self._host.core.facts.gcs_address)
         try:
-            stub = node_session_pb2_grpc.NodeSessionServiceStub(channel)
-            return await self._keep_up(stub.Connect)
+            return await self._keep_up()
         finally:
-            await channel.close()
+            await self._routes.close()
 
-    async def _keep_up(self, connect: Callable[[], Any]) -> int:
+    async def _keep_up(self) -> int:
         backoff_s = limits.GCS_BACKOFF_MIN_S
         lost_at = time.monotonic()
         while True:
             self._joined = False
             try:
-                await self._one_session(connect)
+                await self._one_session()
             except RefusedByClusterError as error:
                 if self._leaving:
                     return exit_codes.OK
                 log.error("refused_by_cluster", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
                 return exit_codes.REFUSED
             except asyncio.CancelledError:
-                if not self._broken_here:
+                task = asyncio.current_task()
+                if not self._broken_here or (task is not None and task.cancelling()):
                     raise
                 reason = "broken by the agent itself"
+            except TimeoutError:
+                reason = f"no welcome within {limits.RELAY_WELCOME_S:g} s"
             except (grpc.RpcError, asyncio.InvalidStateError) as error:
                 reason = _reason(error)
             else:
@@ -102,6 +103,8 @@ class NodeSession:
             if self._joined:
                 lost_at, backoff_s = time.monotonic(), limits.GCS_BACKOFF_MIN_S
                 log.warning("gcs_session_lost", reason=reason)
+            else:
+                self._routes.failed(reason)
             if time.monotonic() - lost_at > self._reconnect_timeout_s:
                 log.error(
                     "gcs_unreachable",
@@ -129,22 +132,29 @@ class NodeSession:
         self._broken_here = True
         call.cancel()
 
-    async def _one_session(self, connect: Callable[[], Any]) -> None:
+    async def _one_session(self) -> None:
         core = self._host.core
         self._incarnation += 1
-        call: Any = connect()
         self._broken_here = False
+        call: Any = self._connect() if self._connect else await self._routes.connect()
         self._host.break_gcs = lambda: self._break(call)
         try:
             core.registering(now_ms())
             register = core.registration(self._incarnation, self._revision)
+            register.has_relay = self._routes.has_relay
             node_id = core.facts.node_id
             await call.write(n.AgentFrame(items=[n.AgentItem(node_id=node_id, register=register)]))
-            first = await self._read(call)
+            async with asyncio.timeout(self._routes.welcome_s):
+                first = await self._read(call)
             if first is None:
                 return
             self._welcomed(first)
-            await self._serve(call)
+            watch = asyncio.get_running_loop().create_task(self._watch_route(call))
+            try:
+                await self._serve(call)
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
         finally:
             self._outbox = self._host.gcs = None
             call.cancel()
@@ -158,6 +168,7 @@ class NodeSession:
             raise RefusedByClusterError(f"the GCS opened the session with {kind!r}")
         welcome = item.welcome
         self._joined = True
+        self._routes.welcomed(welcome.ping_interval_ms)
         self._revision = max(self._revision, welcome.revision)
         self._welcome_rest = list(frame.items[1:])
         self._host.core.welcomed(welcome, now_ms())
@@ -196,8 +207,20 @@ class NodeSession:
             with suppress(asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
                 await writer
 
+    async def _watch_route(self, call: Any) -> None:
+        """Breaks the session when the other route is the better one."""
+
+        def ask() -> None:
+            with suppress(OutboxOverflowError):
+                self._put(n.AgentItem(ping=n.Ping(nonce=self._incarnation)))
+
+        reason = await self._routes.until_other_is_better(ask)
+        log.info("route_to_gcs_changes", reason=reason)
+        self._break(call)
+
     async def _read(self, call: Any) -> n.GcsFrame | None:
         frame = await call.read()
+        self._routes.heard()
         if frame is grpc.aio.EOF:
             code = await call.code()
             if code != grpc.StatusCode.OK:

@@ -32,6 +32,7 @@ _ORDERS = {
 }
 _REPORTS = {
     "snapshot": (("sync",), False),
+    "demand": (("demand",), False),
     "ping_answer": (("ping",), True),
     "drain_answer": (("drain",), True),
     "detached_actor": (("actor_create",), True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +11,22 @@ import grpc
 from grpc import aio
 
 from raylet_agent.shell.host import Stream
+
+
+async def first_items(
+    context: aio.ServicerContext[Any, Any], stream: str, kind: str
+) -> Sequence[Any] | None:
+    """The items of a stream's first frame, the first of `kind`; None: the peer left before.
+
+    Aborts the call when the peer begins with something else.
+    """
+    first: Any = await context.read()
+    if first is aio.EOF:
+        return None
+    if not first.items or first.items[0].WhichOneof("item") != kind:
+        message = f"the first item of {stream} must be `{kind}`"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+    return first.items
 
 
 async def serve_frames(

@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import random
+import re
 import signal
 import sys
 import traceback
@@ -14,12 +15,14 @@ from typing import Any, cast
 
 from cluster_common.transport import auth, faults
 from cluster_common.worker_start import WorkerStart
-from raylet_agent.shell import process_control
+from raylet_agent.shell import process_control, worker_surroundings
+from raylet_agent.shell.fork_messages import Build
 
 WORKER_VARIABLE = "SHOAL_WORKER_ID"
 """In the environment of a worker's children, so that strays are known by whose they are."""
 
 _DESCRIPTORS_MAX = 4096
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 def be_worker(
@@ -39,23 +42,35 @@ def be_worker(
     Returns:
         The exit status.
     """
-    os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    process_control.die_with_parent(signal.SIGKILL, parent_pid)
-    _take_streams(descriptors)
-    # Before the user's variables: no job can switch faults on.
-    faults.forget()
-    faults.active()
-    os.environ.update(start.env)
-    os.environ[WORKER_VARIABLE] = start.worker_id.hex()
-    if start.env:
-        auth.forget()
+    _stand_alone(start.worker_id, descriptors, parent_pid)
+    if start.executable:
+        from raylet_agent.shell import fresh_worker  # late: it continues here
+
+        fresh_worker.begin(start)
     random.seed()
     _seed_numpy()
     gc.enable()
+    return live(start, entry)
+
+
+def be_builder(order: Build, descriptors: list[int], parent_pid: int) -> int:
+    """Makes the forked child a builder and runs it; the exit status."""
+    from raylet_agent.shell import builder  # late: few agents ever build
+
+    _stand_alone(order.worker_id, descriptors, parent_pid)
+    gc.enable()
+    return builder.build(order.recipe)
+
+
+def live(start: WorkerStart, entry: Callable[[WorkerStart], None]) -> int:
+    """Applies the runtime environment and runs the entry; the exit status."""
+    # Before the user's variables: no job can switch faults on.
+    faults.forget()
+    faults.active()
+    os.environ.update(expanded(start.env))
+    if start.env:
+        auth.forget()
+    worker_surroundings.apply(start)
     try:
         entry(start)
     except SystemExit as leaving:
@@ -65,6 +80,27 @@ def be_worker(
         traceback.print_exc()
         return 1
     return 0
+
+
+def expanded(variables: dict[str, str]) -> dict[str, str]:
+    """`${NAME}` in values stands for the node's own variable, "" when it has none (as in Ray)."""
+
+    def own(found: re.Match[str]) -> str:
+        return os.environ.get(found[1], "")
+
+    return {name: _REFERENCE.sub(own, value) for name, value in variables.items()}
+
+
+def _stand_alone(worker_id: bytes, descriptors: list[int], parent_pid: int) -> None:
+    """From a part of the fork server to a process group of its own that dies with it."""
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process_control.die_with_parent(signal.SIGKILL, parent_pid)
+    _take_streams(descriptors)
+    os.environ[WORKER_VARIABLE] = worker_id.hex()
 
 
 def _take_streams(descriptors: list[int]) -> None:

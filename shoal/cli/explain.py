@@ -23,8 +23,8 @@ Examples:
 @click.argument("group", metavar="PG")
 @options.address_option
 @options.json_option
-@click.option("--namespace", default="", help="Of the group's name.")
-def command(group: str, address: str | None, as_json: bool, namespace: str) -> None:
+@click.option("--namespace", help="Of the group's name; without it any will do.")
+def command(group: str, address: str | None, as_json: bool, namespace: str | None) -> None:
     """Says why a placement group (id or name) is where it is, or what it waits for."""
     with GcsCalls(started.find_address(address)) as gcs:
         answer = gcs.explain(_group_id(gcs, group, namespace))
@@ -49,7 +49,8 @@ def command(group: str, address: str | None, as_json: bool, namespace: str) -> N
     if answer.HasField("best_domain"):
         best = answer.best_domain
         click.echo(
-            f"best {best.label}: {best.value}, {best.fitting} of {best.wanted} bundles fit"
+            f"best {best.label}: {best.value or 'none'}, "
+            f"{best.fitting} of {best.wanted} bundles fit"
             + (f"; it lacks {best.lacks}" if best.lacks else "")
         )
     for blocker in answer.blocked_by:
@@ -88,13 +89,32 @@ def explanation_dict(answer: groups_pb2.ExplainResponse) -> dict[str, Any]:
     }
 
 
-def _group_id(gcs: GcsCalls, text: str, namespace: str) -> bytes:
-    record = gcs.group(name=text, namespace=namespace)
-    if record is not None:
-        return record.spec.placement_group_id
+def _group_id(gcs: GcsCalls, text: str, namespace: str | None) -> bytes:
+    named = _named(gcs, text, namespace)
+    if len(named) == 1:
+        return named[0].placement_group_id
+    if named:
+        places = ", ".join(f"{s.namespace!r}: {s.placement_group_id.hex()}" for s in named)
+        raise click.ClickException(
+            f"several placement groups are named {text!r}; say --namespace or the id ({places})"
+        )
     try:
         return ids.parse_hex(text, ids.TASK_ID_BYTES, "placement group")
     except ValueError as error:
+        where = "" if namespace is None else f" in namespace {namespace!r}"
         raise click.ClickException(
-            f"no placement group is named {text!r} in namespace {namespace!r}; as an id: {error}"
+            f"no placement group is named {text!r}{where}; as an id: {error}"
         ) from error
+
+
+def _named(gcs: GcsCalls, name: str, namespace: str | None) -> list[groups_pb2.PlacementGroupSpec]:
+    """Living groups of this name. Most drivers have a namespace that nobody knows by heart."""
+    if namespace is not None:
+        record = gcs.group(name=name, namespace=namespace)
+        return [] if record is None else [record.spec]
+    gone = groups_pb2.PLACEMENT_GROUP_STATE_REMOVED
+    return [
+        record.spec
+        for record in gcs.groups().groups
+        if record.spec.name == name and record.state != gone
+    ]

@@ -24,6 +24,7 @@ Examples:
     show_default=True,
     help="TCP connections to the GCS; 0: one for each node.",
 )
+@click.option("--own-streams", is_flag=True, help="One stream per node, not per connection.")
 @click.option(
     "--rack-size",
     type=click.IntRange(0, 20_000),
@@ -52,6 +53,7 @@ def command(
     nodes: int,
     address: str | None,
     connections: int,
+    own_streams: bool,
     rack_size: int,
     resources: dict[str, float],
     labels: dict[str, str],
@@ -67,6 +69,7 @@ def command(
         nodes,
         rack_size=rack_size,
         connections=connections,
+        own_streams=own_streams,
         resources=resources,
         labels=labels,
         leases=leases,

@@ -28,8 +28,9 @@ from shoal.processes import (
 HEAD_PORT_DEFAULT = 7_400
 AUTO_HOST = "auto"
 _LOOK_S = 0.5
-_ENDINGS = frozenset({signal.SIGINT, signal.SIGTERM})
 """`--block` looks at its processes this often; signals come at once."""
+
+_ENDINGS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 _RECONNECT_HINT = "export SHOAL_TOKEN_FILE={file}"
 
@@ -41,11 +42,18 @@ Examples:
   shoal start --head
   shoal start --head --host auto --storage-path /var/lib/shoal
   shoal start --address 10.0.0.1:7400 --num-gpus 8 --labels rack=r7,zone=a
+  shoal start --address 10.0.0.1:7400 --via 10.0.7.1:7401 --labels rack=r7
   shoal start --head --block --num-cpus 4 --resources '{"special": 2}'
 """,
 )
 @click.option("--head", is_flag=True, help="Start the GCS and the first node.")
 @click.option("--address", metavar="HOST:PORT", help="Join the cluster of this GCS.")
+@click.option(
+    "--via",
+    metavar="HOST:PORT",
+    help="With --address: the agent that relays this node's session, one for each rack. While it"
+    " cannot, the session goes to the GCS itself.",
+)
 @click.option(
     "--host",
     help="Address to listen on and to be reached at; 'auto': this machine's own. "
@@ -92,6 +100,8 @@ def command(**given: Any) -> None:
         raise click.UsageError("give either --head (a new cluster) or --address (join one)")
     if address:
         _check_join_options(given)
+    elif given["via"]:
+        raise click.UsageError("--via is for nodes that join, so only for --address")
     _check_amounts(given)
     host = _host(given["host"], None if head else address)
     temp_dir = given["temp_dir"] or default_temp_dir()
@@ -110,6 +120,9 @@ def command(**given: Any) -> None:
         agent = start_agent(session, address, agent_options, die_with_parent=given["block"])
         record = _record(address, session, token_file, gcs, agent)
         path = record.save(temp_dir)
+        if given["block"]:
+            # From here on a signal waits for `_stay`, however soon it comes.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
     except BaseException:
         for process in (agent, gcs):
             if process is not None:
@@ -123,6 +136,8 @@ def command(**given: Any) -> None:
 
 def _check_join_options(given: dict[str, Any]) -> None:
     stated = {"--port": given["port"] is not None, "--storage-path": given["storage_path"]}
+    if given["via"]:
+        started.check_address(given["via"], "--via")
     for option, is_stated in stated.items():
         if is_stated:
             raise click.UsageError(f"{option} belongs to the GCS, so only to --head")
@@ -176,6 +191,7 @@ def _start_gcs(session: SessionFolder, host: str, given: dict[str, Any]) -> GcsP
 
 def _agent_options(host: str, given: dict[str, Any]) -> AgentOptions:
     same = (
+        "via",
         "node_name",
         "num_cpus",
         "num_gpus",
@@ -232,9 +248,6 @@ def _report(record: started.Started, agent: AgentProcess, *, as_json: bool, bloc
     click.echo(f'  import shoal; shoal.init(address="{record.gcs_address}")')
     click.echo(f"  shoal start --address {record.gcs_address}    (on another machine)")
     click.echo("  shoal status")
-    if block:
-        # From here on a signal waits for `_stay`, however soon it comes.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
     click.echo("  Ctrl-C ends it" if block else "  shoal stop")
 
 
@@ -243,12 +256,13 @@ def _stay(
     session: SessionFolder,
     path: Path,
 ) -> None:
-    """Waits for a signal or the end of a process, then ends all and forgets the record."""
-    wanted = _ENDINGS
-    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    """Waits for a signal or the end of a process, then ends all and forgets the record.
+
+    The signals are blocked already.
+    """
     ended: list[GcsProcess | AgentProcess] = []
     got: signal.struct_siginfo | None = None
-    while not ended and (got := signal.sigtimedwait(wanted, _LOOK_S)) is None:
+    while not ended and (got := signal.sigtimedwait(_ENDINGS, _LOOK_S)) is None:
         ended = [process for process in processes if not process.is_alive()]
     # A machine that goes says SIGTERM: work moves to the others. A head has nobody to move to.
     is_head = any(isinstance(process, GcsProcess) for process in processes)

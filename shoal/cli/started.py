@@ -103,15 +103,15 @@ def find_address(stated: str | None) -> str:
     return check_address(address)
 
 
-def check_address(address: str) -> str:
-    """The address, if it is one.
+def check_address(address: str, what: str = "address") -> str:
+    """The address, if it is one; `what` names it in the error.
 
     Raises:
         click.UsageError: not `host:port`.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise click.UsageError(f"address {address!r} is not host:port with a port of 1 .. 65535")
+        raise click.UsageError(f"{what} {address!r} is not host:port with a port of 1 .. 65535")
     return address
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import grpc
-from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -21,13 +21,18 @@ from cluster_api.v1 import (
     placement_groups_pb2,
     types_pb2,
 )
+from tests.nonsense import Nonsense
 
 GCS_SERVICES: list[ServiceDescriptor] = [
     service
     for file in (gcs_pb2, node_session_pb2, placement_groups_pb2, autoscaler_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
-AGENT_SERVICES: list[ServiceDescriptor] = list(agent_pb2.DESCRIPTOR.services_by_name.values())
+AGENT_SERVICES: list[ServiceDescriptor] = [
+    service
+    for file in (agent_pb2, node_session_pb2)  # the second: as a relay
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
 PROCESS_SERVICES: list[ServiceDescriptor] = list(
     core_worker_pb2.DESCRIPTOR.services_by_name.values()
 )
@@ -35,7 +40,6 @@ OBEYED = ("Shutdown",)
 """Calls that do, by design, what whoever may call at all asks for."""
 
 CALL_TIMEOUT_S = 0.5
-DEPTH_MAX = 4
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -66,60 +70,9 @@ def open_call(
     return grpc.StatusCode.OK, ""
 
 
-def misleading(dice: random.Random, message: Message, depth: int = 0) -> Message:
+def misleading(dice: random.Random, message: Message) -> Message:
     """Fills a message with values of the right types and no sense."""
-    for field in message.DESCRIPTOR.fields:
-        if dice.random() < 0.4 or depth > DEPTH_MAX:
-            continue
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            _fill_map(dice, message, field)
-        elif field.is_repeated:
-            _fill_list(dice, message, field, depth)
-        elif field.message_type is not None:
-            misleading(dice, getattr(message, field.name), depth + 1)
-            getattr(message, field.name).SetInParent()
-        else:
-            setattr(message, field.name, _scalar(dice, field))
-    return message
-
-
-def _fill_map(dice: random.Random, message: Message, field: FieldDescriptor) -> None:
-    key, value = field.message_type.fields_by_name.values()
-    for _ in range(dice.randint(0, 3)):
-        if value.message_type is None:
-            getattr(message, field.name)[_scalar(dice, key)] = _scalar(dice, value)
-
-
-def _fill_list(dice: random.Random, message: Message, field: FieldDescriptor, depth: int) -> None:
-    rows = getattr(message, field.name)
-    for _ in range(dice.randint(0, 3)):
-        if field.message_type is not None:
-            misleading(dice, rows.add(), depth + 1)
-        else:
-            rows.append(_scalar(dice, field))
-
-
-def _scalar(dice: random.Random, field: FieldDescriptor) -> object:
-    kind = field.type
-    if kind == FieldDescriptor.TYPE_STRING:
-        return dice.choice(
-            ["", "x", "CPU", "GPU", "CPU_group_0_ff", "a/b", "é" * 300, "127.0.0.1:1"]
-        )
-    if kind == FieldDescriptor.TYPE_BYTES:
-        return dice.randbytes(dice.choice([0, 1, 4, 16, 24, 28, 1000]))
-    if kind == FieldDescriptor.TYPE_BOOL:
-        return dice.random() < 0.5
-    if kind in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
-        return dice.choice([0.0, -1.0, 1e300, float("nan"), float("inf")])
-    if kind == FieldDescriptor.TYPE_ENUM:
-        return dice.choice([0, 1, 2, 7, 1000])
-    if kind in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32):
-        return dice.choice([0, 1, 7, 2**32 - 1])
-    if kind in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64):
-        return dice.choice([0, 1, 10_000, 2**64 - 1])
-    if kind in (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32):
-        return dice.choice([0, 1, -1, 2**31 - 1, -(2**31)])
-    return dice.choice([0, 1, -1, 10_000, 2**63 - 1, -(2**63)])
+    return Nonsense(dice).fill(message)
 
 
 def frames_for(dice: random.Random, method: MethodDescriptor) -> list[bytes]:

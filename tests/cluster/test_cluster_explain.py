@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import shoal
@@ -76,6 +81,8 @@ def test_room_taken_by_another_group_names_it(groups):
     with pytest.raises(GetTimeoutError, match="slot") as caught:
         shoal.get(waiting.ready(), timeout=0.05)
     assert caught.value.reason == "insufficient_free"
+    assert str(caught.value).endswith(why.message)
+    assert str(caught.value).count("insufficient_free:") == 1
 
 
 def test_a_rack_too_small_says_how_much_it_lacks(groups):
@@ -86,6 +93,41 @@ def test_a_rack_too_small_says_how_much_it_lacks(groups):
     best = explain(group).best_domain
     assert (best.label, best.fitting, best.wanted) == ("rack", 3, 4)
     assert best.value in {"r1", "r2"}
+
+
+def test_a_full_rack_is_named_too(groups):
+    blocker = groups([{"slot": 1}] * 6)
+    shoal.get(blocker.ready())
+    waiting = groups([{"slot": 1}] * 3, topology_strategy={"rack": "STRICT_PACK"})
+    best = settled(waiting, "domain_incomplete").best_domain
+    assert (best.fitting, best.wanted, best.lacks) == (0, 3, "room for 3 more x {slot: 1}")
+    assert best.value in {"r1", "r2"}
+
+
+def test_the_command_line_finds_a_group_by_its_name_and_says_the_same(groups, two_racks):
+    def shell(*words: str) -> str:
+        program = str(Path(sys.executable).with_name("shoal"))
+        command = [program, *words, "--address", two_racks.address]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    group = groups(
+        [{"slot": 1}] * 4,
+        strategy="STRICT_SPREAD",
+        topology_strategy={"rack": "STRICT_PACK"},
+        name="wider than a rack",
+    )
+    why = settled(group, "infeasible")
+    best = why.best_domain.value
+    assert f"best rack is {best}: room for 3 of 4 bundles" in why.message
+    assert why.blocked_by == ()
+    assert f"of {NODES} nodes alive 0 fit {{slot: 1}}" in why.message
+    shown = shell("explain", "wider than a rack")
+    assert why.message in shown
+    assert f"best rack: {best}, 3 of 4 bundles fit; it lacks room for 1 more x {{slot: 1}}" in shown
+    assert json.loads(shell("explain", group.id.hex(), "--json"))["message"] == why.message
+    (row,) = json.loads(shell("status", "--json"))["pending_groups"]
+    assert (row["name"], row["reason"]) == ("wider than a rack", "infeasible")
+    assert f"infeasible: {row['message']}" == why.message
 
 
 def test_a_dry_run_reserves_nothing():

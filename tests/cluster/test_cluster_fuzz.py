@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 
 import grpc
 import pytest
@@ -20,6 +21,10 @@ from tests.cluster.waiting import process_lives
 SEED = int(os.environ.get("SHOAL_FUZZ_SEED", "20261130"))
 ROUNDS = int(os.environ.get("SHOAL_FUZZ_ROUNDS", "6"))
 ANSWER_S = 20
+BROKEN = re.compile(r"(call|output|task)_failed|broken_invariant")
+"""What services log when something of their own went wrong."""
+UNEXPECTED = re.compile(r"Unexpected <class|broken invariant")
+"""What callers are told then."""
 
 
 @shoal.remote
@@ -38,9 +43,25 @@ class Counter:
 @pytest.fixture(scope="module")
 def cluster():
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4})
-    made.connect()
-    yield made
-    made.shutdown()
+    try:
+        made.connect()
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def nothing_broke(cluster):
+    """A broken invariant is logged and survived: to nonsense it must not even come."""
+    seen = {path: path.stat().st_size for path in cluster.session.logs.iterdir()}
+    yield
+    found = [
+        f"{path.name}: {line}"
+        for path in sorted(cluster.session.logs.iterdir())
+        for line in path.read_text(errors="replace")[seen.get(path, 0) :].splitlines()
+        if BROKEN.search(line)
+    ]
+    assert not found, "\n".join(found[:5])
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +134,9 @@ def test_malformed_and_misleading_messages_disturb_nobody(ports, name):
                         continue
                     for make in (fuzzing.frames_for, fuzzing.opened_frames):
                         frames = make(dice, method)
-                        code, _ = fuzzing.open_call(channel, method, frames)
-                        assert code is not grpc.StatusCode.UNAVAILABLE, fuzzing.path_of(method)
+                        code, details = fuzzing.open_call(channel, method, frames)
+                        told = f"{fuzzing.path_of(method)}: {code.name}: {details}"
+                        assert code is not grpc.StatusCode.UNAVAILABLE, told
+                        assert not UNEXPECTED.search(details), told
             answers(address)
     work_goes_on(ports)

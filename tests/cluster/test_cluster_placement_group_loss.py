@@ -64,6 +64,35 @@ def test_only_the_lost_bundle_moves_and_its_actor_follows(cluster):
     remove_placement_group(group)
 
 
+def test_zone_and_rack_are_kept_when_a_node_is_lost(make_cluster):
+    """zone > rack > node: racks of two zones have the same name, and are different racks."""
+    cluster = make_cluster(num_cpus=0)
+    for zone in ("z1", "z2"):
+        for _ in range(3):
+            cluster.add_node(wait=False, num_cpus=1, labels={"zone": zone, "rack": "r1"})
+    cluster.wait_for_nodes()
+    group = placement_group(
+        [{"CPU": 1}] * 2,
+        topology_strategy={
+            "zone": "STRICT_PACK",
+            "rack": "STRICT_PACK",
+            "node": "STRICT_SPREAD",
+        },
+    )
+    shoal.get(group.ready(), timeout=20)
+    before, assignment = nodes_of(group), placement_group_table(group)["topology_assignment"]
+    assert assignment["rack"] == "r1"
+    zones = {node["NodeID"]: node["Labels"].get("zone") for node in shoal.nodes()}
+    assert {zones[node] for node in before} == {assignment["zone"]}
+    next(node for node in cluster.worker_nodes if node.node_id == before[1]).kill()
+    until(lambda: nodes_of(group)[1] not in ("", before[1]), "the lost bundle moved")
+    shoal.get(group.ready(), timeout=20)
+    after = nodes_of(group)
+    assert after[0] == before[0]
+    assert zones[after[1]] == assignment["zone"]
+    remove_placement_group(group)
+
+
 def test_a_group_that_fits_nowhere_is_made_when_a_node_joins(cluster):
     group = placement_group([{"rare": 1}, {"slot": 1}])
     assert not group.wait(0.1)

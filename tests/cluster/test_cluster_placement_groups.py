@@ -270,6 +270,31 @@ def test_group_resources_are_visible_under_their_names():
     assert shoal.cluster_resources()[f"bundle_group_0_{group.id.hex()}"] == 1000
 
 
+def test_what_is_free_in_a_group_is_visible_under_its_names():
+    group = placement_group([{"CPU": 2}, {"CPU": 1}])
+    placed(group)
+    names = {key for key in shoal.cluster_resources() if group.id.hex() in key}
+
+    def free() -> dict[str, float]:
+        return {key: value for key, value in shoal.available_resources().items() if key in names}
+
+    until(lambda: free() == {key: shoal.cluster_resources()[key] for key in names}, "all is free")
+    first = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
+    counter = Counter.options(num_cpus=1, scheduling_strategy=first).remote()
+    assert shoal.get(counter.add.remote()) == 1
+    until(lambda: free().get(f"CPU_group_0_{group.id.hex()}") == 1, "one of two CPUs is used")
+    assert free() == {
+        f"CPU_group_{group.id.hex()}": 2,
+        f"CPU_group_0_{group.id.hex()}": 1,
+        f"CPU_group_1_{group.id.hex()}": 1,
+        f"bundle_group_{group.id.hex()}": 1999.999,
+        f"bundle_group_0_{group.id.hex()}": 999.999,
+        f"bundle_group_1_{group.id.hex()}": 1000,
+    }
+    remove_placement_group(group)
+    until(lambda: not any(group.id.hex() in key for key in shoal.available_resources()), "gone")
+
+
 def test_a_detached_group_survives_its_driver_and_others_do_not(two_racks):
     from tests.cluster.drivers import run_driver
 

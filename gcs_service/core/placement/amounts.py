@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cluster_api.v1 import types_pb2 as t
-from cluster_common.resources import DEVICE_RESOURCES, RESOURCE_UNIT, total_of
+from cluster_common.resources import DEVICE_RESOURCES, RESOURCE_UNIT, saturated, total_of
 from gcs_service.core.placement.limits import AMOUNTS_MAX
 
 Items = tuple[tuple[str, int], ...]
@@ -28,7 +28,7 @@ class Amounts:
         self.several_parts = any(len(parts) > 1 for _name, parts in devices)
         self.vector = dict(items)
         self.hardness = _hardness(self.vector)
-        self.message = t.ResourceSet(amounts=self.vector)
+        self.message = t.ResourceSet(amounts={name: saturated(each) for name, each in items})
         """For commands: copying a message costs a third of building one."""
 
 
@@ -52,6 +52,9 @@ class AmountsTable:
         self.parsed: dict[bytes, object] = {}
         """What encoded requests were parsed to (see `request`)."""
         self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key) + len(self.parsed)
 
     def intern(self, vector: Mapping[str, int]) -> Amounts:
         """The shared object; zero amounts do not count."""

@@ -31,6 +31,11 @@ class AvailabilityIndex:
         self._by_label: dict[tuple[str, str], dict[NodeRoom, None]] = {}
         self._by_id: dict[bytes, NodeRoom] = {}
 
+    @property
+    def pools_count(self) -> int:
+        """Pools kept, one a selector."""
+        return len(self._pools)
+
     def __len__(self) -> int:
         return len(self._class_of)
 

@@ -13,6 +13,7 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from cluster_common.labels import matches
 from cluster_common.resources import fits, text
+from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.limits import BLOCKED_BY_MAX
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.plan import Plan, Shortfall, Wanted, grouped_positions
@@ -47,6 +48,7 @@ class Explainer:
         if wanted.request.strategy == STRICT_PACK and wanted.positions:
             shapes = tuple(wanted.request.shapes[position] for position in wanted.positions)
             self._whole = sum_shape(shapes, state.table)
+        self._used_domains = self._domains_of_stayed()
         self._good_domains = self._domains_with_room()
 
     # ---- verdicts
@@ -84,7 +86,33 @@ class Explainer:
                 return "label_mismatch"
             if wanted.domain and value != wanted.domain:
                 return "other_domain"
+        return self._verdict_of_levels(node)
+
+    def _verdict_of_levels(self, node: NodeRoom) -> str | None:
+        """Levels that are not packed into one domain, by the bundles that stayed."""
+        path: tuple[str, ...] = ()
+        for level in self._wanted.request.loose_levels:
+            value = node.labels.get(level.label, "")
+            if not value:
+                return "label_mismatch"
+            inside = self._used_domains.get(path, ())
+            if level.strategy == STRICT_SPREAD and value in inside:
+                return "spread_rule"
+            if level.strategy == STRICT_PACK and inside and value not in inside:
+                return "other_domain"
+            path = (*path, value)
         return None
+
+    def _domains_of_stayed(self) -> dict[tuple[str, ...], set[str]]:
+        """Domain of the levels above -> domains in it that have a bundle."""
+        used: dict[tuple[str, ...], set[str]] = {}
+        for node in self._wanted.stayed:
+            path: tuple[str, ...] = ()
+            for level in self._wanted.request.loose_levels:
+                value = node.labels.get(level.label, "")
+                used.setdefault(path, set()).add(value)
+                path = (*path, value)
+        return used
 
     def _verdict_of_room(self, node: NodeRoom, shape: Shape) -> str | None:
         if node.claimed_by and node.claimed_by != self._group_id:
@@ -159,17 +187,19 @@ class Explainer:
             rejected={token: count for token, count in sorted(rejected.items()) if count},
         )
 
-    def best_domain(self) -> pg.DomainExplanation | None:
-        """The domain that comes closest, and what it lacks."""
+    def best_domain(self, *, empty: bool) -> pg.DomainExplanation | None:
+        """The domain that comes closest, and what it lacks; `empty`: if nothing ran in any."""
         labels = self._wanted.request.packed_labels
         if not labels:
             return None
         name = "/".join(labels)
-        if isinstance(self._result, Plan):
-            count = len(self._wanted.positions)
-            value = "/".join(self._result.domain)
-            return pg.DomainExplanation(label=name, value=value, fitting=count, wanted=count)
         short = self._result
+        if empty:
+            short = choose(self._state.totals, self._state.table, self._wanted)
+        if isinstance(short, Plan):
+            count = len(self._wanted.positions)
+            value = "/".join(short.domain)
+            return pg.DomainExplanation(label=name, value=value, fitting=count, wanted=count)
         need = self._largest_need()
         missing = max(0, short.wanted - short.fitting)
         lacks = (
@@ -177,18 +207,29 @@ class Explainer:
         )
         return pg.DomainExplanation(
             label=name,
-            value="/".join(short.value),
+            value="/".join(short.value or self._largest_domain()),
             fitting=short.fitting,
             wanted=short.wanted,
             lacks=lacks,
         )
 
+    def _largest_domain(self) -> tuple[str, ...]:
+        """Where no domain has room now: the one that would hold most if it were empty."""
+        request = self._wanted.request
+        by_slots = self._whole is None and request.strategy != STRICT_SPREAD
+        shape = self._whole or self._most_wanted()
+        table = self._state.totals.pool(shape.selector).table(request.packed_labels)
+        value, _score = table.fits_of(shape.amounts, by_slots=by_slots).best()
+        return value
+
+    def _most_wanted(self) -> Shape:
+        grouped = grouped_positions(self._wanted.request, self._wanted.positions)
+        return max(grouped, key=lambda one: len(grouped[one]))
+
     def _largest_need(self) -> str:
         if self._whole is not None:
             return text(self._whole.amounts.vector)
-        grouped = grouped_positions(self._wanted.request, self._wanted.positions)
-        shape = max(grouped, key=lambda one: len(grouped[one]))
-        return text(shape.amounts.vector)
+        return text(self._most_wanted().amounts.vector)
 
     def blocked_by(self) -> list[bytes]:
         """Groups that hold room on nodes that are only too full, oldest first."""
@@ -210,6 +251,8 @@ class Explainer:
 
     def sentence(self, token: str, short_text: str) -> str:
         """One sentence for people: the token, then the bundle with the fewest fitting nodes."""
+        if not self._wanted.positions:
+            return f"{token}: {short_text}"
         worst: tuple[int, Shape] | None = None
         for shape, counts in self._counts.items():
             if worst is None or len(counts.fitting) < worst[0]:
@@ -221,5 +264,22 @@ class Explainer:
         judged = self._whole or worst[1]
         return (
             f"{token}: {short_text}; of {len(self._nodes)} nodes alive {worst[0]} fit "
-            f"{text(judged.amounts.vector)}" + (f" ({listed})" if listed else "")
+            f"{text(judged.amounts.vector)}"
+            + (f" ({listed})" if listed else "")
+            + self._places_hint(worst[1])
         )
+
+    def _places_hint(self, shape: Shape) -> str:
+        """What the counts of single nodes do not show: too few places for a bundle each."""
+        request = self._wanted.request
+        if isinstance(self._result, Plan) or self._whole is not None:
+            return ""
+        count = len(grouped_positions(request, self._wanted.positions)[shape])
+        fitting = self._counts[shape].fitting
+        if request.strategy == STRICT_SPREAD and 0 < len(fitting) < count:
+            return f"; {count} bundles need a node each"
+        for level in request.loose_levels:
+            domains = {node.labels[level.label] for node in fitting}
+            if level.strategy == STRICT_SPREAD and 0 < len(domains) < count:
+                return f"; {count} bundles need a {level.label} each, {len(domains)} have room"
+        return ""

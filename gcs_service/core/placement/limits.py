@@ -9,6 +9,9 @@ GROUP_BUNDLES_MAX = 100_000
 REMOVED_GROUPS_MAX = 1_000
 """Removed groups that can still be asked for; the oldest go first."""
 
+TIMERS_KEPT = 4_096
+"""Deadlines in the heap before those that nobody waits for are taken out of it."""
+
 NAME_BYTES_MAX = 512
 """Longest name or namespace of a group."""
 
@@ -73,6 +76,12 @@ DOMAIN_TRIALS_MAX = 256
 
 EXPLAINERS_MAX = 64
 """Explanations kept for equal questions while no node changes."""
+
+STATUS_LOOKS_MAX = 20_000
+"""Nodes looked at for the explanations in a status (about 10 us each).
+
+Groups that wait beyond that get a short sentence.
+"""
 
 BLOCKED_BY_MAX = 16
 """Groups named in an explanation as holders of what another one needs."""

@@ -12,11 +12,11 @@ from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core.placement.group import CREATED, RESCHEDULING, Group
 from gcs_service.core.placement.holding import Holding, Phase
 from gcs_service.core.placement.node_room import NodeRoom
+from gcs_service.core.placement.scheduling import RESCHEDULING as REASON_RESCHEDULING
 from gcs_service.core.placement.scheduling import Scheduling
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.two_phase import RETURN, TwoPhaseCommit
 
-REASON_RESCHEDULING = "rescheduling"
 PLACED_AGAIN = "the whole group is placed again"
 """Nodes know by this reason that the group lives on."""
 

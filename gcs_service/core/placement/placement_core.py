@@ -293,6 +293,19 @@ class PlacementCore:
         """Why the group waits; `found` False when nobody knows it."""
         return self._questions.explain(placement_group_id)
 
+    def waiting_texts(self, looks_max: int) -> dict[bytes, str]:
+        """The sentence of `explain` for waiting groups, as many as `looks_max` looks allow."""
+        return self._questions.waiting_texts(looks_max)
+
+    @property
+    def records_count(self) -> int:
+        """Groups, with those removed lately."""
+        return len(self._state.groups) + len(self._state.removed)
+
+    def bounds(self) -> list[tuple[str, int, int]]:
+        """Rows of its indexes and memos, and how many there can be (see `bounds_report`)."""
+        return self._questions.bounds()
+
     def would_fit(self, spec: pg.PlacementGroupSpec) -> pg.ExplainResponse:
         """Dry run of `create`. Raises ValueError when the spec contradicts itself."""
         return self._questions.would_fit(spec)

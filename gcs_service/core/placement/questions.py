@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from cluster_api.v1 import placement_groups_pb2 as pg
+from gcs_service.limits import NODES_MAX
 from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.explain import FITS, Explainer
 from gcs_service.core.placement.group import CREATED, PENDING, REMOVED, REMOVING, Group
-from gcs_service.core.placement.limits import EXPLAINERS_MAX
+from gcs_service.core.placement.limits import (
+    AMOUNTS_MAX,
+    EXPLAINERS_MAX,
+    GROUPS_MAX,
+    POOLS_MAX,
+    REMOVED_GROUPS_MAX,
+    ROOM_CLASSES_MAX,
+    TIMERS_KEPT,
+)
 from gcs_service.core.placement.node_room import NodeRoom
 from gcs_service.core.placement.plan import Plan, Shortfall, Wanted
 from gcs_service.core.placement.request import Request, Shape, parse_request
-from gcs_service.core.placement.scheduling import Scheduling
+from gcs_service.core.placement.scheduling import (
+    DRAINING,
+    INFEASIBLE,
+    RESCHEDULING,
+    Scheduling,
+)
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.waiting import WaitClass
+
+_NOBODYS_FAULT = (INFEASIBLE, DRAINING, RESCHEDULING)
 
 
 class Questions:
@@ -23,6 +39,21 @@ class Questions:
         self._scheduling = scheduling
         self._explainers: dict[tuple[Wanted, bytes], Explainer] = {}
         self._explained_versions = (-1, -1)
+
+    def bounds(self) -> list[tuple[str, int, int]]:
+        """Name, rows and cap of what is kept beside the groups."""
+        state = self._state
+        # A group has deadlines of two kinds, a node of three; see `Timers` for the rest.
+        deadlines = TIMERS_KEPT + 2 * (2 * GROUPS_MAX + 3 * NODES_MAX)
+        return [
+            ("group_removed", len(state.removed), REMOVED_GROUPS_MAX),
+            ("group_waiting", len(state.waiting), GROUPS_MAX),
+            ("group_deadline", len(state.timers), deadlines),
+            ("room_class", len(state.classes), ROOM_CLASSES_MAX),
+            ("room_pool", state.index.pools_count + state.totals.pools_count, 2 * POOLS_MAX),
+            ("request_shape", len(state.table), 2 * AMOUNTS_MAX),
+            ("explainer", len(self._explainers), EXPLAINERS_MAX),
+        ]
 
     # ---- records
 
@@ -60,6 +91,23 @@ class Questions:
         return [_reduced(group) for group in groups]
 
     # ---- explanations
+
+    def waiting_texts(self, looks_max: int) -> dict[bytes, str]:
+        """What `explain` says of waiting groups, without the token; equal ones share a look.
+
+        Args:
+            looks_max: nodes looked at in all; the oldest class is explained in any case.
+        """
+        texts: dict[bytes, str] = {}
+        looks = 0
+        for wait in self._state.waiting.classes():
+            looks += len(self._state.nodes) * len(wait.shapes)
+            if texts and looks > looks_max:
+                break
+            answer = self.explain(wait.head.group_id)
+            text = answer.message.removeprefix(f"{answer.reason}: ")
+            texts.update((group.group_id, text) for group in wait.groups)
+        return texts
 
     def explain(self, group_id: bytes) -> pg.ExplainResponse:
         """Why the group waits, or where it is; `found` is False for an unknown one."""
@@ -107,8 +155,11 @@ class Questions:
             message=explainer.sentence(reason, short_text),
             fits=fits,
             bundles=bundles,
-            best_domain=explainer.best_domain() if wanted.positions else None,
-            blocked_by=[] if fits else explainer.blocked_by(),
+            best_domain=explainer.best_domain(empty=reason == INFEASIBLE)
+            if wanted.positions
+            else None,
+            # Nobody who goes would help a group that is too large for the empty cluster.
+            blocked_by=[] if fits or reason in _NOBODYS_FAULT else explainer.blocked_by(),
         )
 
     def _explainer(

@@ -116,6 +116,9 @@ class RoomClasses:
         """What reported vectors were interned to, by their bytes (see `node_room`)."""
         self.empty = self.intern({}, ())
 
+    def __len__(self) -> int:
+        return len(self._by_key)
+
     def intern(self, room: Mapping[str, int], devices: DeviceItems = ()) -> RoomClass:
         """The shared class of this room; zero amounts do not count."""
         items = tuple(sorted((name, amount) for name, amount in room.items() if amount))

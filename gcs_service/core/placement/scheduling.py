@@ -23,7 +23,9 @@ INFEASIBLE = "infeasible"
 DRAINING = "draining"
 QUEUED_BEHIND = "queued_behind"
 FRAGMENTED = "device_fragmentation"
+RESCHEDULING = "rescheduling"
 _SENTENCES = {
+    RESCHEDULING: "on_loss=wait: it waits for a node that joins after the loss",
     INFEASIBLE: "no set of present nodes could hold it, even empty",
     DRAINING: "it would need nodes that are draining",
     FRAGMENTED: "enough is free in sum, but not on single devices",
@@ -60,7 +62,7 @@ class Scheduling:
     def queue_after_giving_back(self, group: Group) -> None:
         """The group was told to give everything back.
 
-        A node refuses a bundle whose predecessor still ends.
+        What it had may be all there is for it, so it waits a moment for that.
         """
         state = self._state
         if not group.holdings:
@@ -145,13 +147,18 @@ class Scheduling:
         if wait.judged_version != state.totals.version:
             totals = choose(state.totals, state.table, wait.wanted)
             wait.feasible = isinstance(totals, Plan)
+            wait.at_best = ""
+            if isinstance(totals, Shortfall) and totals.value and totals.fitting < totals.wanted:
+                wait.at_best = f"; {totals.sentence()}"
             wait.judged_version = state.totals.version
+        if not wait.feasible and wait.wanted.newer_than >= 0:
+            return RESCHEDULING, _SENTENCES[RESCHEDULING]
         if not wait.feasible:
             helped = state.draining and self._would_fit_with(
                 state.totals, ((node, node.total_class) for node in state.draining), wait
             )
             token = DRAINING if helped else INFEASIBLE
-            return token, _SENTENCES[token]
+            return token, _SENTENCES[token] + wait.at_best
         if state.claimed and self._would_fit_with(
             state.index, ((node, node.room_class) for node in state.claimed), wait
         ):

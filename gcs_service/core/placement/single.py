@@ -26,12 +26,16 @@ So that they do not all take the same.
 
 
 class PickRequest(msgspec.Struct, frozen=True, gc=False):
-    """What the lease needs; `node_id` is an affinity, hard unless `soft`."""
+    """What the lease needs; `node_id` is an affinity, hard unless `soft`.
+
+    `spread`: nodes take turns instead of the hybrid rule.
+    """
 
     resources: dict[str, int]
     selector: tuple[Term, ...] = ()
     node_id: bytes = b""
     soft: bool = False
+    spread: bool = False
 
 
 class NodePick(msgspec.Struct, frozen=True, gc=False):
@@ -48,14 +52,17 @@ class NodePick(msgspec.Struct, frozen=True, gc=False):
 def pick(state: PlacementState, dice: random.Random, request: PickRequest) -> NodePick:
     """The hybrid rule: under half used is as good as empty, then the least used.
 
-    Dice among equals.
+    Dice among equals. With `spread` the next node with room, by id.
     """
     amounts = state.table.intern(request.resources)
     if request.node_id:
         found = _affine(state, request, amounts)
         if found is not None:
             return found
-    node = _least_used(state, dice, request, amounts)
+    if request.spread:
+        node = _next_in_turn(state, request, amounts)
+    else:
+        node = _least_used(state, dice, request, amounts)
     if node is not None:
         return NodePick(node.node_id, "", "")
     need = text(request.resources)
@@ -107,6 +114,24 @@ def _least_used(
     if not best:
         return None
     return best[dice.randrange(max(1, int(len(best) * BEST_SHARE)))]
+
+
+def _next_in_turn(
+    state: PlacementState, request: PickRequest, amounts: Amounts
+) -> NodeRoom | None:
+    """The node with room that follows the last one taken so, in order of ids."""
+    last = state.spread_last
+    best: NodeRoom | None = None
+    for room, nodes in state.index.pool(request.selector).members.items():
+        if not room.capacity(amounts):
+            continue
+        for node in nodes:
+            turn = (node.node_id <= last, node.node_id)
+            if best is None or turn < (best.node_id <= last, best.node_id):
+                best = node
+    if best is not None:
+        state.spread_last = best.node_id
+    return best
 
 
 def _use_percent(total: dict[str, int], free: dict[str, int]) -> int:

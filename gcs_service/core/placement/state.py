@@ -34,12 +34,14 @@ class PlacementState:
         self.removed: dict[bytes, pg.PlacementGroupRecord] = {}
         self.names: dict[tuple[str, str], bytes] = {}
         self.waiting = WaitingGroups(self.table)
-        self.timers = Timers()
+        self.timers = Timers(self._lives)
         self.claimant: Group | None = None
         self.claimed: dict[NodeRoom, None] = {}
         self.out: list[Effect] = []
         self.touched: dict[bytes, None] = {}
         """Nodes whose room may be another one since somebody last looked (for demand)."""
+        self.spread_last = b""
+        """The node that took the last lease of those that are spread."""
         self._nodes_made = 0
         self._groups_made = 0
 
@@ -55,6 +57,9 @@ class PlacementState:
     def newest_node_order(self) -> int:
         """Order number of the node that came last."""
         return self._nodes_made
+
+    def _lives(self, owner: bytes) -> bool:
+        return owner in self.groups or owner in self.nodes
 
     def next_group_order(self) -> int:
         """Groups are numbered as they are created."""

@@ -27,6 +27,7 @@ class WaitClass:
     """Groups with equal wants, oldest first."""
 
     __slots__ = (
+        "at_best",
         "dirty",
         "failed",
         "feasible",
@@ -47,6 +48,8 @@ class WaitClass:
         self.dirty = False
         self.shortfall: Shortfall | None = None
         self.feasible = True
+        self.at_best = ""
+        """How far the best domain is from holding it when empty; for the sentence."""
         self.judged_version = -1
         """Version of the index of totals at which `feasible` was found."""
 

@@ -42,7 +42,7 @@ class ActorService:
     async def report_actors(self, request: g.ReportActorsRequest) -> g.ReportActorsResponse:
         """Owners' coalesced records."""
         desk = self._core.actor_desk
-        await self._host.ask(desk.report, request.owner_id, list(request.actors))
+        unless_refused(await self._host.ask(desk.report, request.owner_id, list(request.actors)))
         return g.ReportActorsResponse()
 
     async def get_named_actor(self, request: g.GetNamedActorRequest) -> g.GetNamedActorResponse:

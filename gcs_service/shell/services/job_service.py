@@ -32,10 +32,13 @@ class JobService:
         return g.FinishJobResponse()
 
     async def get_all_jobs(self, request: g.GetAllJobsRequest) -> g.GetAllJobsResponse:
-        """Newest first."""
+        """Newest first, or the one that is asked for."""
 
         def answer(_at: Moment) -> g.GetAllJobsResponse:
             jobs = self._core.jobs
+            if request.job_id:
+                job = jobs.get(request.job_id)
+                return g.GetAllJobsResponse(jobs=[job] if job else [], total=len(jobs))
             return g.GetAllJobsResponse(jobs=jobs.rows(request.limit), total=len(jobs))
 
         return await self._host.ask(answer)

@@ -114,7 +114,7 @@ class NodeService:
         session = self._hub.open(write, newest_last=True)
         self._broadcast.watch(session.number, request.from_revision)
         try:
-            await session.run(session.until_closed)
+            await session.run()
         finally:
             self._broadcast.unwatch(session.number)
             self._hub.close(session)

@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from cluster_api.v1 import gcs_pb2 as g
-from gcs_service import limits
-from gcs_service.core import tables
 from gcs_service.core.moment import Moment
 from gcs_service.core.status_report import status_of
+from gcs_service.shell.bounds_report import BoundsReport
 from gcs_service.shell.core_host import CoreHost
 from gcs_service.shell.demand_host import DemandHost
 from gcs_service.shell.executor import NamedExecutor
 from gcs_service.shell.journal import Journal
-from gcs_service.shell.kv_host import KvHost
 from gcs_service.shell.loop_bridge import LoopBridge
 from gcs_service.shell.storage.protocol import Storage, StorageError
 
@@ -28,7 +26,7 @@ class StatusService:
         self,
         host: CoreHost,
         demand: DemandHost,
-        kv: KvHost,
+        bounds: BoundsReport,
         executors: Sequence[NamedExecutor],
         storage: Storage,
         journal: Journal,
@@ -37,7 +35,7 @@ class StatusService:
     ) -> None:
         self._host = host
         self._demand = demand
-        self._kv = kv
+        self._bounds = bounds
         self._executors = executors
         self._storage = storage
         self._journal = journal
@@ -59,28 +57,7 @@ class StatusService:
         response.executors.append(_loop_meter(self._bridges))
         for name, value in self._counters().items():
             response.counters[name] = value
-        kv_table = self._kv.table
-        response.tables.append(
-            g.TableStatus(
-                name=tables.KV,
-                rows=kv_table.rows,
-                bytes=kv_table.bytes_used,
-                rows_max=limits.KV_ROWS_MAX,
-            )
-        )
-        demand = self._demand.table
-        response.tables.extend(
-            g.TableStatus(name=name, rows=rows, rows_max=most)
-            for name, rows, most in (
-                ("demand_report", len(demand), limits.NODES_MAX),
-                ("demand_node_dead", len(demand.dead), limits.DEAD_NODES_MAX),
-                (
-                    "demand_constraint",
-                    len(demand.constraint.resource_requests),
-                    limits.CONSTRAINT_ROWS_MAX,
-                ),
-            )
-        )
+        response.tables.extend(self._bounds.statuses())
         if request.verbose:
             with contextlib.suppress(
                 StorageError

@@ -58,7 +58,7 @@ class Rig:
                     table[effect.key] = effect.value
             elif isinstance(effect, fx.Tell):
                 self.told.setdefault(effect.session, []).append(effect.item)
-            elif isinstance(effect, fx.CloseSession):
+            elif isinstance(effect, fx.CloseSession | fx.LeaveSession):
                 self.closed.append(effect.session)
             else:
                 self.others.append(effect)

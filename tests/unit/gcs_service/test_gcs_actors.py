@@ -5,60 +5,33 @@ from __future__ import annotations
 import pytest
 
 from cluster_api.v1 import node_session_pb2 as ns
-from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 from gcs_service import limits
 from gcs_service.core import tables
+from tests.unit.gcs_service.actor_events import (
+    ENDED,
+    FAILED,
+    REFUSED,
+    STARTED,
+    A,
+    B,
+    alive_actor,
+    create,
+    event,
+    starts,
+)
 from tests.unit.gcs_service.control_rig import (
-    CLUSTER,
     DRIVER,
     Rig,
     actor_id,
     detached,
-    group_spec,
     record,
 )
-
-A, B = b"a" * 16, b"b" * 16
-STARTED = ns.DETACHED_ACTOR_EVENT_KIND_STARTED
-FAILED = ns.DETACHED_ACTOR_EVENT_KIND_CREATION_FAILED
-ENDED = ns.DETACHED_ACTOR_EVENT_KIND_ENDED
-REFUSED = ns.DETACHED_ACTOR_EVENT_KIND_REFUSED
 
 
 @pytest.fixture
 def rig():
     return Rig()
-
-
-def event(rig, node_id, session, number, kind, incarnation=1, **fields):
-    rig.say(
-        node_id,
-        session,
-        detached_actor=ns.DetachedActorEvent(
-            actor_id=actor_id(number),
-            incarnation=incarnation,
-            kind=kind,
-            worker_id=b"w" * 16,
-            worker_address=f"worker:{incarnation}",
-            pid=5,
-            **fields,
-        ),
-    )
-
-
-def create(rig, request):
-    return rig.do(rig.core.actor_desk.create_detached, request)
-
-
-def starts(rig, session):
-    return [(s.actor_id, s.incarnation) for s in rig.items(session, "start_detached_actor")]
-
-
-def alive_actor(rig, number=1, **fields):
-    assert create(rig, detached(number, **fields)) is None
-    event(rig, A, 1, number, STARTED)
-    assert rig.actor(actor_id(number)).state == t.ACTOR_STATE_ALIVE
 
 
 # ---- names
@@ -290,113 +263,6 @@ def test_a_selector_and_its_fallback_choose_the_node(rig):
     request.scheduling.fallback.add().terms["zone"] = "y"
     create(rig, request)
     assert starts(rig, 2) == [(actor_id(1), 1)]
-
-
-# ---- in groups
-
-
-def make_group(rig, number=50):
-    rig.do(rig.core.group_frame, 9, [pg.GroupRequest(create=group_spec(number))])
-    return actor_id(number)
-
-
-def test_an_actor_of_a_group_waits_for_its_bundle_and_starts_where_it_is(rig):
-    rig.join(A, 1)
-    group = make_group(rig)
-    create(rig, detached(1, group=group))
-    assert starts(rig, 1) == []
-    rig.answer_bundles(A, 1)
-    assert starts(rig, 1) == [(actor_id(1), 1)]
-
-
-def test_the_end_of_a_group_ends_its_actors_whatever_they_may_restart(rig):
-    rig.join(A, 1)
-    group = make_group(rig)
-    rig.answer_bundles(A, 1)
-    alive_actor(rig, group=group, max_restarts=-1, name="n")
-    rig.do(rig.core.group_frame, 9, [pg.GroupRequest(remove=group)])
-    cause = rig.actor(actor_id(1)).death.cause
-    assert cause == t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED
-    assert rig.core.actors.by_name("", "n") is None
-
-
-def test_the_death_of_an_actor_removes_the_groups_it_made(rig):
-    rig.join(A, 1)
-    alive_actor(rig)
-    spec = group_spec(60, creator_actor_id=actor_id(1), creator_actor_detached=True)
-    rig.do(rig.core.group_frame, 9, [pg.GroupRequest(create=spec)])
-    rig.answer_bundles(A, 1)
-    event(rig, A, 1, 1, ENDED)
-    rig.answer_bundles(A, 1)
-    assert rig.told[9][-1].group.state == pg.PLACEMENT_GROUP_STATE_REMOVED
-
-
-# ---- restart of the service
-
-
-def held(number, incarnation=1):
-    return ns.DetachedActorHeld(
-        actor_id=actor_id(number),
-        incarnation=incarnation,
-        worker_address=f"worker:{incarnation}",
-        worker_id=b"w" * 16,
-        pid=5,
-    )
-
-
-def test_after_a_restart_a_running_actor_is_recognised(rig):
-    rig.join(A, 1)
-    alive_actor(rig, name="n")
-    second = rig.restarted()
-    second.join(A, 1, cluster=CLUSTER, detached=[held(1)])
-    assert second.core.actors.by_name("", "n").state == t.ACTOR_STATE_ALIVE
-    assert starts(second, 1) == []
-    assert second.items(1, "kill_detached_actor") == []
-
-
-def test_after_a_restart_a_missing_actor_is_started_again(rig):
-    rig.join(A, 1)
-    alive_actor(rig, max_restarts=1)
-    second = rig.restarted()
-    second.join(A, 1, cluster=CLUSTER)
-    assert starts(second, 1) == [(actor_id(1), 2)]
-
-
-def test_an_actor_that_started_while_the_service_was_away_is_alive(rig):
-    rig.join(A, 1)
-    create(rig, detached(1))
-    second = rig.restarted()
-    second.join(A, 1, cluster=CLUSTER, detached=[held(1)])
-    assert second.actor(actor_id(1)).state == t.ACTOR_STATE_ALIVE
-
-
-def test_a_start_that_may_be_lost_is_sent_again_to_the_same_node(rig):
-    rig.join(A, 1)
-    create(rig, detached(1))
-    second = rig.restarted()
-    second.join(A, 1, cluster=CLUSTER)
-    assert starts(second, 1) == [(actor_id(1), 1)]
-
-
-def test_an_actor_on_a_node_that_does_not_come_back_is_started_elsewhere(rig):
-    rig.join(A, 1)
-    alive_actor(rig, max_restarts=1)
-    second = rig.restarted()
-    second.join(B, 2)
-    second.advance(limits.RECONNECT_WINDOW_MS)
-    assert starts(second, 2) == [(actor_id(1), 2)]
-
-
-def test_an_actor_that_waited_still_waits_after_a_restart(rig):
-    create(rig, detached(1))
-    second = rig.restarted()
-    second.join(A, 1)
-    assert starts(second, 1) == [(actor_id(1), 1)]
-
-
-def test_an_actor_nobody_knows_is_killed_where_it_is_held(rig):
-    rig.join(A, 1, detached=[held(77)])
-    assert [kill.actor_id for kill in rig.items(1, "kill_detached_actor")] == [actor_id(77)]
 
 
 def test_what_waits_is_demand_and_says_when_no_node_could_ever_hold_it(rig):

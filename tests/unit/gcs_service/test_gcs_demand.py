@@ -10,7 +10,7 @@ from gcs_service.core.demand_table import DemandTable
 from gcs_service.core.resource_state import decode_state, encode_response
 from tests.unit.gcs_service.control_rig import Rig
 
-A, B = b"a" * 16, b"b" * 16
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 CPU = 10_000
 
 
@@ -20,6 +20,20 @@ def amounts(**values):
 
 def entry(count, **fields):
     return ns.DemandEntry(resources=amounts(CPU=1), count=count, **fields)
+
+
+def taken(lease_id, *, sender=A, first=1, last=1):
+    counted = ns.CountedDemand(node_id=sender, first_version=first, last_version=last)
+    return ns.LeaseTaken(lease_id=lease_id, counted=counted, resources=amounts(CPU=1))
+
+
+def in_transit(lease_id, node_id=B):
+    return ns.LeaseInTransit(lease_id=lease_id, node_id=node_id, resources=amounts(CPU=1))
+
+
+def report(version, count=0, *leases):
+    entries = [entry(count)] if count else []
+    return ns.DemandReport(version=version, entries=entries, in_transit=leases)
 
 
 def fact(node_id, *, taken=(), idle_ms=0, free=1.0, room=None, seen_ms=1_000, draining=False):
@@ -61,21 +75,66 @@ def test_demand_is_summed_over_nodes_and_replaced_by_newer_reports():
 
 def test_a_request_on_its_way_is_pending_until_its_node_names_it():
     table = DemandTable()
-    lease = ns.LeaseInTransit(lease_id=b"l", node_id=B, resources=amounts(CPU=1))
-    report = ns.DemandReport(version=1, entries=[entry(2)], in_transit=[lease])
-    step(table, nodes={B: fact(B)}, reports=[(A, report)])
+    step(table, nodes={B: fact(B)}, reports=[(A, report(2, 2, in_transit(b"l")))])
     assert counts(table) == [(3, False)]
-    step(table, nodes={B: fact(B, taken=[b"l"], free=0)})
+    step(table, nodes={B: fact(B, taken=[taken(b"l")], free=0)})
     assert counts(table) == [(2, False)]
-    step(table, reports=[(A, ns.DemandReport(version=2, entries=[entry(2)]))])
+    step(table, reports=[(A, report(3, 2))])
     assert counts(table) == [(2, False)]
+    assert len(table.taken) == 0
+
+
+def test_a_request_that_is_taken_before_its_sender_says_so_counts_once():
+    """FIELD_REPORTS O-23: the receiver's snapshot overtakes the sender's report."""
+    table = DemandTable()
+    step(table, nodes={B: fact(B)}, reports=[(A, report(1, 3))])
+    step(table, nodes={B: fact(B, taken=[taken(b"l")], free=0)})
+    assert counts(table) == [(2, False)]
+    # The name is gone from the snapshot, and the sender is still silent.
+    step(table, nodes={B: fact(B, free=0)})
+    assert counts(table) == [(2, False)]
+    step(table, reports=[(A, report(2, 2, in_transit(b"l")))])
+    assert counts(table) == [(2, False)]
+    step(table, reports=[(A, report(3, 2))])
+    assert counts(table) == [(2, False)]
+    assert len(table.taken) == 0
+
+
+def test_only_reports_that_counted_a_request_are_lowered_by_it():
+    table = DemandTable()
+    step(table, nodes={B: fact(B)}, reports=[(A, report(4, 3))])
+    step(table, nodes={B: fact(B, taken=[taken(b"later", first=5, last=6)], free=0)})
+    assert counts(table) == [(3, False)]
+    step(table, reports=[(A, report(5, 4))])
+    assert counts(table) == [(3, False)]
+
+
+def test_what_is_feasible_is_lowered_first_and_never_below_nothing():
+    table = DemandTable()
+    first = ns.DemandReport(version=1, entries=[entry(2, infeasible=True), entry(1)])
+    step(table, nodes={B: fact(B)}, reports=[(A, first)])
+    step(table, nodes={B: fact(B, taken=[taken(b"1"), taken(b"2")], free=0)})
+    assert counts(table) == [(1, True)]
+    step(table, nodes={B: fact(B, taken=[taken(b"3"), taken(b"4")], free=0)})
+    assert counts(table) == []
+
+
+def test_a_request_sent_on_to_another_node_is_pending_until_that_one_names_it():
+    table = DemandTable()
+    step(table, nodes={B: fact(B), C: fact(C)}, reports=[(A, report(2, 0, in_transit(b"l")))])
+    step(table, nodes={B: fact(B, taken=[taken(b"l")])})
+    assert counts(table) == []
+    # B drains and sends it back, and C is asked.
+    step(table, reports=[(A, report(3, 0, in_transit(b"l", C)))])
+    assert counts(table) == [(1, False)]
+    step(table, nodes={C: fact(C, taken=[taken(b"l", last=2)])})
+    assert counts(table) == []
 
 
 def test_a_request_sent_to_a_node_that_died_is_pending_again():
     table = DemandTable()
-    lease = ns.LeaseInTransit(lease_id=b"l", node_id=B, resources=amounts(CPU=1))
-    step(table, nodes={B: fact(B)}, reports=[(A, ns.DemandReport(version=1, in_transit=[lease]))])
-    step(table, nodes={B: fact(B, taken=[b"l"])})
+    step(table, nodes={B: fact(B)}, reports=[(A, report(2, 0, in_transit(b"l")))])
+    step(table, nodes={B: fact(B, taken=[taken(b"l")])})
     assert counts(table) == []
     step(table, nodes={B: None})
     assert counts(table) == [(1, False)]
@@ -166,8 +225,8 @@ def test_the_core_feeds_every_change_in_one_step():
     rig.join(A, 1, cpus=4)
     settle()
     assert [node.status for node in decode_state(table, 0).node_states] != []
-    report = ns.AgentItem(node_id=A, demand=ns.DemandReport(version=1, entries=[entry(2)]))
-    rig.core.node_frame(1, [report], rig.at())
+    item = ns.AgentItem(node_id=A, demand=report(1, 2))
+    rig.core.node_frame(1, [item], rig.at())
     settle()
     assert counts(table) == [(2, False)]
     goodbye = ns.AgentItem(node_id=A, goodbye=ns.Goodbye(message="bye"))
@@ -176,3 +235,19 @@ def test_the_core_feeds_every_change_in_one_step():
     assert counts(table) == []
     assert table.nodes == {}
     assert rig.core.take_demand(rig.at()) is None
+
+
+def test_an_agent_that_comes_back_brings_its_demand_along():
+    rig = Rig()
+    table = DemandTable()
+
+    def settle():
+        table.apply(rig.core.take_demand(rig.at()))
+        return counts(table)
+
+    rig.join(A, 1)
+    rig.say(A, 1, demand=report(1, 3))
+    assert settle() == [(3, False)]
+    rig.do(rig.core.node_session_closed, 1, [A])
+    rig.join(A, 2, cluster=rig.core.identity.cluster_id, demand=report(2, 4))
+    assert settle() == [(4, False)]

@@ -134,7 +134,7 @@ async def test_the_backlog_of_a_slow_watcher_is_bounded_and_its_revisions_never_
 
     hub = SessionHub()
     session = hub.open(write, newest_last=True)
-    running = asyncio.ensure_future(session.run(session.until_closed))
+    running = asyncio.ensure_future(session.run())
     table = BroadcastTable(views_to_all=False)
     for fan_out in table.watch(session.number, 0):
         hub.tell_many(fan_out.sessions, fan_out.item, fan_out.key)

@@ -115,7 +115,23 @@ def test_the_evidence_says_how_long_it_was_silent():
     now_ms, _ = run_until_verdict(liveness, 0)
     assert "3 pings in a row unanswered" in liveness.describe(NODE)
     assert liveness.last_contact(NODE, now_ms) == "last contact 70.0 s ago"
-    assert liveness.silence_bound_ms == now_ms + limits.VERDICT_LAG_MS_MAX
+    tick_ms = limits.PING_INTERVAL_MS // limits.PING_TICKS
+    rounding_ms = liveness.silence_bound_ms - now_ms - limits.VERDICT_LAG_MS_MAX
+    assert 0 <= rounding_ms <= (limits.PINGS_MISSED_MAX + 1) * tick_ms
+
+
+def test_pings_that_are_due_within_a_tick_leave_together():
+    liveness = Liveness()
+    nodes = [bytes([number]) * 16 for number in range(100)]
+    for number, node_id in enumerate(nodes):
+        liveness.connected(node_id, number * 2)
+    moments = 0
+    pinged = []
+    while len(pinged) < len(nodes):
+        moments += 1
+        pinged += [verdict.node_id for verdict in liveness.due(liveness.next_deadline_ms())]
+    assert sorted(pinged) == sorted(nodes)
+    assert moments <= 2
 
 
 def test_another_ping_interval_keeps_the_proportions():

@@ -290,6 +290,26 @@ def test_a_driver_whose_node_died_is_probed_and_ends_when_it_does_not_answer(rig
     assert rig.core.jobs.get(job.job_id).is_dead
 
 
+def test_a_driver_its_agent_does_not_reach_is_asked_itself(rig):
+    rig.join(A, 1)
+    job = add_job(rig)
+    rig.say(A, 1, owner_ended=ns.OwnerEnded(owner_id=DRIVER, is_driver=True, suspected=True))
+    probes = rig.take(fx.ProbeDriver)
+    assert [(each.address, each.silence_counts, each.must_speak) for each in probes] == [
+        ("host:9", True, True)
+    ]
+    assert not rig.core.jobs.get(job.job_id).is_dead
+    rig.do(rig.core.driver_gone, job.job_id)
+    assert [effect.owner_ids for effect in rig.take(fx.OwnersEnded)] == [(DRIVER,)]
+
+
+def test_a_suspected_owner_that_is_no_running_driver_is_dead(rig):
+    rig.join(A, 1)
+    rig.say(A, 1, owner_ended=ns.OwnerEnded(owner_id=DRIVER, is_driver=True, suspected=True))
+    assert rig.take(fx.ProbeDriver) == []
+    assert [effect.owner_ids for effect in rig.take(fx.OwnersEnded)] == [(DRIVER,)]
+
+
 def test_workers_on_a_dead_node_are_dead_owners(rig):
     rig.join(A, 1)
     worker = b"w" * 16

@@ -23,12 +23,12 @@ GROUP = b"g" * 24
 class World:
     """One agent. `owner_items` and `gcs_items` are what was sent since last asked."""
 
-    def __init__(self, *, scheduler=False, ahead=0, **amounts):
+    def __init__(self, *, scheduler=False, ahead=0, here=HERE, address="here:1", **amounts):
         self.now_ms = 1_000
         self.auto_register = True
         self.auto_kill = True
         labels = {"rack": "r1"}
-        facts = NodeFacts(HERE, "here:1", "node", "host", labels, False, scheduler, "gcs:1", 7, 1)
+        facts = NodeFacts(here, address, "node", "host", labels, False, scheduler, "gcs:1", 7, 1)
         total = vector(amounts or {"CPU": 4})
         numbers = count(1)
         new_id = lambda: b"w" * 8 + next(numbers).to_bytes(8, "big")
@@ -37,9 +37,13 @@ class World:
         self.gcs_items: list[n.AgentItem] = []
         self.worker_commands: list[tuple[bytes, a.WorkerCommand]] = []
         self.spawned: list[e.SpawnWorker] = []
+        self.ordered: list[e.PrepareEnvironment] = []
+        self.released: list[str] = []
+        self.jobs_ended: list[bytes] = []
         self.killed: list[bytes] = []
         self.probed: list[bytes] = []
         self.ends: list[e.EndAgent] = []
+        self.snapshots = 0
         self.core.welcomed(n.Welcome(cluster_id=b"c" * 16, epoch=1), self.now_ms)
 
     # ---- events
@@ -112,7 +116,9 @@ class World:
                 self._carry_out(effect)
 
     def _carry_out(self, effect):
-        if isinstance(effect, e.SendToOwner):
+        if isinstance(effect, e.ReportSnapshot):
+            self.snapshots += 1
+        elif isinstance(effect, e.SendToOwner):
             self.owner_items.append((effect.owner_id, effect.item))
         elif isinstance(effect, e.SendToGcs):
             self.gcs_items.append(effect.item)
@@ -122,6 +128,12 @@ class World:
             self.probed.append(effect.owner_id)
         elif isinstance(effect, e.EndAgent):
             self.ends.append(effect)
+        elif isinstance(effect, e.PrepareEnvironment):
+            self.ordered.append(effect)
+        elif isinstance(effect, e.ReleaseEnvironment):
+            self.released.append(effect.environment)
+        elif isinstance(effect, e.JobEnded):
+            self.jobs_ended.append(effect.job_id)
         elif isinstance(effect, e.SpawnWorker):
             self.spawned.append(effect)
             self.core.worker_spawned(effect.worker_id, 100 + len(self.spawned), self.now_ms)

@@ -81,6 +81,42 @@ def test_leases_of_a_bundle_draw_from_it_and_have_group_names(world):
     assert free["CPU"] == 10_000
 
 
+def used_in_bundles(world):
+    rows = world.core.snapshots.build().bundle_use
+    return [(row.index, dict(row.used.amounts), row.leases) for row in rows]
+
+
+def test_snapshots_say_what_is_used_of_each_bundle(world):
+    world.bundle(BOTH, b0={"CPU": 2}, b1={"CPU": 1})
+    assert used_in_bundles(world) == []
+    first = world.ask(1, group=GROUP, index=0)
+    second = world.ask(2, group=GROUP, index=0, resources={})
+    assert used_in_bundles(world) == [(0, {"CPU": 10_000}, 2)]
+    worker = world.items("grant")[0].worker_id
+    blocked = a.WorkerItem(blocked=a.WorkerBlocked(lease_id=first))
+    world.core.worker_items(worker, [blocked], world.now_ms)
+    assert used_in_bundles(world) == [(0, {}, 2)]
+    world.give_back(first, second)
+    assert used_in_bundles(world) == []
+
+
+def test_a_change_inside_a_bundle_alone_is_reported_soon(world):
+    """Nothing that decides depends on it: it waits for the next news, a moment at most."""
+    world.bundle(BOTH, b0={"CPU": 2})
+    lease = world.ask(1, group=GROUP, index=0)
+    worker = world.items("grant")[0].worker_id
+    world.advance(1_000)
+    reports = world.snapshots
+    blocked = a.WorkerItem(blocked=a.WorkerBlocked(lease_id=lease))
+    world.core.worker_items(worker, [blocked], world.now_ms)
+    world.run()
+    assert world.snapshots == reports
+    world.advance(1_000)
+    assert world.snapshots == reports + 1
+    world.advance(10_000)
+    assert world.snapshots == reports + 1
+
+
 def test_any_bundle_will_do_without_an_index(world):
     world.bundle(BOTH, b0={"CPU": 1}, b1={"CPU": 1})
     leases = [world.ask(i, group=GROUP) for i in range(3)]
@@ -134,11 +170,47 @@ def test_a_return_is_answered_when_the_last_process_is_gone(world):
     world.auto_kill = False
     assert world.bundle(RETURN, b0={"CPU": 1}) is None
     assert world.free() == 3
-    refused = world.bundle(PREPARE, attempt=2, b0={"CPU": 1})
-    assert refused.reason == "insufficient_free"
     world.ended(worker)
     assert [answer.ok for answer in world.answers()] == [True]
     assert world.free() == 4
+
+
+def test_a_later_attempt_takes_other_room_while_the_old_bundle_is_given_back(world):
+    world.bundle(BOTH, b0={"CPU": 1})
+    world.ask(1, group=GROUP, index=0)
+    worker = world.items("grant")[0].worker_id
+    world.auto_kill = False
+    moves = "the whole group is placed again"
+    assert world.bundle(RETURN, reason=moves, b0={"CPU": 1}) is None
+    assert world.bundle(BOTH, attempt=2, b0={"CPU": 1}).ok
+    assert world.free() == 2
+    ledger = world.core.ledger
+    assert ledger.check() == []
+    name = f"CPU_group_0_{GROUP.hex()}"
+    assert ledger.totals(with_groups=True)[name] == 10_000
+    assert ledger.availables(with_groups=True)[name] == 10_000
+    world.ask(2, group=GROUP, index=0)
+    assert [grant.bundle_index for grant in world.items("grant")] == [0]
+    # Old commands of the bundle that goes, repeated, do not touch the one that came.
+    assert world.bundle(PREPARE, attempt=1, b0={"CPU": 1}).reason == "stale_attempt"
+    assert world.bundle(COMMIT, attempt=1, b0={"CPU": 1}).reason == "stale_attempt"
+    stated = [(one.attempt, one.committed) for one in world.core.registration(1, 0).bundles]
+    assert stated == [(1, True), (2, True)]
+    world.ended(worker)
+    assert [(one.attempt, one.ok) for one in world.answers()] == [(1, True)]
+    assert world.free() == 3
+    assert ledger.check() == []
+
+
+def test_a_later_attempt_is_refused_when_only_the_old_bundles_room_would_do(world):
+    world.bundle(BOTH, b0={"CPU": 3})
+    world.ask(1, group=GROUP, index=0)
+    worker = world.items("grant")[0].worker_id
+    world.auto_kill = False
+    assert world.bundle(RETURN, b0={"CPU": 3}) is None
+    assert world.bundle(PREPARE, attempt=2, b0={"CPU": 3}).reason == "insufficient_free"
+    world.ended(worker)
+    assert world.bundle(PREPARE, attempt=3, b0={"CPU": 3}).ok
 
 
 def test_leases_of_a_group_that_moves_ask_again(world):

@@ -5,7 +5,8 @@ import pytest
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
 from raylet_agent import limits
-from tests.unit.raylet_agent.agent_world import HERE, JOB, OTHER, OWNER, World, lease_id, request
+from raylet_agent.core.runtime_env import environment_of
+from tests.unit.raylet_agent.agent_world import HERE, JOB, OWNER, World, lease_id, request
 
 
 def test_a_lease_is_granted_when_there_is_room(world):
@@ -170,10 +171,10 @@ def test_a_bad_request_names_its_field(world, field, text):
 
 
 def test_an_unknown_runtime_environment_names_the_allowed_keys(world):
-    world.ask(1, runtime_env_json='{"pip": []}')
+    world.ask(1, runtime_env_json='{"conda": []}')
     failed = world.items("failed")[0]
     assert failed.reason == a.LEASE_FAILURE_RUNTIME_ENV_FAILED
-    assert "pip" in failed.message
+    assert "conda" in failed.message
     assert "env_vars" in failed.message
 
 
@@ -181,7 +182,8 @@ def test_environment_variables_get_a_worker_of_their_own(world):
     first = world.ask(1)
     world.give_back(first)
     world.ask(2, runtime_env_json='{"env_vars": {"A": "1"}}')
-    assert [spawn.env for spawn in world.spawned] == [{}, {"A": "1"}]
+    environments = [environment_of(spawn.environment) for spawn in world.spawned]
+    assert [environment.variables for environment in environments] == [{}, {"A": "1"}]
 
 
 def test_a_crashed_worker_is_reported_with_its_status(world):
@@ -202,8 +204,26 @@ def test_an_announced_end_is_no_crash(world):
     worker = world.items("grant")[0].worker_id
     exiting = a.WorkerItem(exiting=a.WorkerExiting(intended=True, reason="exit_actor"))
     world.core.worker_items(worker, [exiting], world.now_ms)
+    world.run()
+    assert noted(world) == [worker]
     world.ended(worker, 0)
     assert world.items("worker_ended")[0].cause == a.WORKER_END_CAUSE_EXITED
+
+
+def test_an_end_that_was_ordered_is_noted_too(world):
+    """The worker waits for that word before it goes; its cause stays."""
+    asked = world.ask(1, actor=True)
+    worker = world.items("grant")[0].worker_id
+    world.give_back(asked, kill_worker=True, graceful=True)
+    exiting = a.WorkerItem(exiting=a.WorkerExiting(intended=True, reason="ordered"))
+    world.core.worker_items(worker, [exiting], world.now_ms)
+    world.run()
+    assert noted(world) == [worker]
+
+
+def noted(world):
+    """Whom the agent told that it knows of their end."""
+    return [who for who, command in world.worker_commands if command.HasField("exit_noted")]
 
 
 def test_room_of_a_killed_worker_is_free_when_the_process_is_gone(world):
@@ -261,76 +281,6 @@ def test_the_cpu_of_a_blocked_worker_is_lent_and_owed(world):
     assert world.heard() == []
     world.give_back(parent)
     assert world.heard() == [("grant", third)]
-
-
-def test_a_broken_home_session_is_the_owners_death_after_its_time(world):
-    world.ask(1)
-    worker = world.items("grant")[0].worker_id
-    world.core.session_lost(OWNER, world.now_ms)
-    world.advance(limits.OWNER_REOPEN_MS - 1)
-    assert world.killed == []
-    world.advance(1)
-    assert world.killed == [worker]
-    ended = [item.owner_ended for item in world.gcs_items if item.HasField("owner_ended")]
-    assert [each.owner_id for each in ended] == [OWNER]
-    assert world.free() == 4
-
-
-def test_a_dead_owner_is_refused(world):
-    world.gcs(owners_died=n.OwnersDied(owner_ids=[OWNER]))
-    assert world.open() is None
-    world.ask(1)
-    assert world.items("failed")[0].reason == a.LEASE_FAILURE_OWNER_DEAD
-
-
-def test_a_reopened_home_session_goes_on(world):
-    asked = world.ask(1)
-    world.core.session_lost(OWNER, world.now_ms)
-    world.advance(limits.OWNER_REOPEN_MS - 1)
-    welcome = world.open(held=[asked, lease_id(9)])
-    world.advance(limits.OWNER_REOPEN_MS)
-    assert list(welcome.unknown_lease_ids) == [lease_id(9)]
-    assert world.killed == []
-    assert world.free() == 3
-
-
-def test_a_grant_lost_with_the_session_is_given_back_on_reopening(world):
-    world.ask(1)
-    world.core.session_lost(OWNER, world.now_ms)
-    world.open(held=[])
-    assert world.free() == 4
-
-
-def lose(world, owner):
-    world.core.session_lost(owner, world.now_ms)
-    world.run()
-
-
-def probe(world, owner, *, refused):
-    world.core.owner_probed(owner, refused=refused, now_ms=world.now_ms)
-    world.run()
-
-
-def test_a_driver_whose_port_is_closed_is_dead_at_once(world):
-    world.ask(1)
-    worker = world.items("grant")[0].worker_id
-    lose(world, OWNER)
-    assert world.probed == [OWNER]
-    probe(world, OWNER, refused=True)
-    assert world.killed == [worker]
-
-
-def test_the_owner_of_a_broken_session_from_elsewhere_is_looked_for(world):
-    world.open(OTHER, home=False)
-    world.ask(1, OTHER)
-    worker = world.items("grant", OTHER)[0].worker_id
-    lose(world, OTHER)
-    probe(world, OTHER, refused=False)
-    world.advance(limits.OWNER_PROBE_MS)
-    assert world.probed == [OTHER, OTHER]
-    assert world.killed == []
-    probe(world, OTHER, refused=True)
-    assert world.killed == [worker]
 
 
 def test_a_workers_end_ends_what_it_leased(world):

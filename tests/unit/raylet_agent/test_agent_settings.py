@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from raylet_agent import app, exit_codes
 from raylet_agent import settings as s
-from raylet_agent.core.runtime_env import canonical, env_of
+from raylet_agent.core.runtime_env import canonical, environment_of
 
 
 def options(**changes):
@@ -18,6 +18,7 @@ def options(**changes):
     [
         ({"gcs_address": "nowhere"}, "--gcs-address 'nowhere' must be host:port"),
         ({"gcs_address": "host:0"}, "1 .. 65535"),
+        ({"via": "r7"}, "--via 'r7' must be host:port"),
         ({"host": ""}, "--host"),
         ({"host": "0.0.0.0"}, "a token is needed"),
         ({"port": 70_000}, "--port 70000"),
@@ -79,7 +80,7 @@ def test_a_missing_entry_is_named():
 )
 def test_a_wrong_runtime_environment_is_refused(text):
     with pytest.raises(ValueError, match="runtime environment"):
-        env_of(text)
+        environment_of(text)
 
 
 def test_an_environment_that_changes_nothing_is_none():

@@ -5,17 +5,18 @@ import pytest
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_api.v1 import types_pb2 as t
 from raylet_agent import limits
-from tests.unit.raylet_agent.agent_world import OTHER, OWNER, World
+from tests.unit.raylet_agent.agent_world import HERE, OTHER, OWNER, World
 
 A = b"a" * 16
 
 
 def view(node, *, free, version, taken=()):
+    names = [n.LeaseTaken(lease_id=lease_id) for lease_id in taken]
     snapshot = n.ResourceSnapshot(
         version=version,
         total=t.ResourceSet(amounts={"GPU": 10_000, "CPU": 10_000}),
         available=t.ResourceSet(amounts={"GPU": free * 10_000, "CPU": 10_000}),
-        leases_taken=taken,
+        leases_taken=names,
     )
     return n.NodeView(node_id=node, address="a:1", snapshot=snapshot, alive=True)
 
@@ -66,6 +67,48 @@ def test_requests_that_never_waited_are_no_demand(head):
     head.gcs(view=view(A, free=1, version=1))
     head.ask(1, resources={"GPU": 1})
     assert demand(head) == (0, [])
+    assert not head.items("redirect")[0].HasField("counted")
+
+
+def test_a_redirect_says_which_reports_counted_the_request(head):
+    for _ in range(3):
+        demand(head)
+    head.ask(1, resources={"GPU": 1})
+    for _ in range(2):
+        demand(head)
+    head.gcs(view=view(A, free=1, version=1))
+    demand(head)
+    counted = n.CountedDemand(node_id=HERE, first_version=4, last_version=5)
+    assert [item.counted for item in head.items("redirect")] == [counted]
+    # The same question again, and the same answer.
+    head.ask(1, resources={"GPU": 1})
+    assert [item.counted for item in head.items("redirect")] == [counted]
+
+
+def test_a_request_that_left_before_any_report_says_so(head):
+    head.ask(1, resources={"GPU": 1})
+    head.gcs(view=view(A, free=1, version=1))
+    (redirect,) = head.items("redirect")
+    assert (redirect.counted.first_version, redirect.counted.last_version) == (1, 0)
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_request_withdrawn_on_its_way_is_forgotten(head, arrived):
+    lease = head.ask(1, resources={"GPU": 1})
+    head.gcs(view=view(A, free=1, version=1))
+    if arrived:
+        head.gcs(view=view(A, free=1, version=2, taken=[lease]))
+    else:
+        head.cancel(lease)
+    assert demand(head) == (0, [])
+
+
+def test_a_node_names_what_was_withdrawn_on_its_way_here():
+    world = World()
+    world.open(OTHER, home=False)
+    world.cancel(b"somewhere else" + b"!" * 10, owner=OTHER)
+    (named,) = snapshot(world).leases_taken
+    assert named == n.LeaseTaken(lease_id=b"somewhere else" + b"!" * 10)
 
 
 def test_what_was_lost_on_its_way_is_forgotten(head):
@@ -87,10 +130,14 @@ def test_requests_of_a_dead_owner_are_forgotten(head):
 def test_a_node_names_what_a_scheduler_sent_here_for_a_while():
     world = World()
     world.open(OTHER, home=False)
-    lease = world.ask(1, OTHER, resources={"CPU": 1}, grant_or_reject=True)
-    local = world.ask(2, OTHER, resources={"CPU": 1})
-    assert list(snapshot(world).leases_taken) == [lease]
-    assert local != lease
+    counted = n.CountedDemand(node_id=A, first_version=1, last_version=2)
+    options = {"resources": {"CPU": 1}, "grant_or_reject": True}
+    lease = world.ask(1, OTHER, counted=counted, **options)
+    world.ask(2, OTHER, **options)
+    world.ask(3, OTHER, resources={"CPU": 1})
+    (named,) = snapshot(world).leases_taken
+    assert (named.lease_id, named.counted) == (lease, counted)
+    assert dict(named.resources.amounts) == {"CPU": 10_000}
     world.advance(limits.LEASE_TAKEN_NAMED_MS)
     assert list(snapshot(world).leases_taken) == []
 

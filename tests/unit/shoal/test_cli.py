@@ -39,6 +39,8 @@ def test_every_command_has_help_with_examples(call, name):
         (["start", "--head", "--num-gpus", "1.5"], "resource 'GPU'"),
         (["start", "--head", "--num-cpus", "0.00001"], "finer than the smallest step"),
         (["start", "--address", "nowhere"], "is not host:port"),
+        (["start", "--head", "--via", "a:1"], "--via is for nodes that join"),
+        (["start", "--address", "a:1", "--via", "r7"], "--via 'r7' is not host:port"),
         (["start", "--address", "a:1", "--port", "3"], "--port belongs to the GCS"),
         (["start", "--address", "a:1", "--storage-path", "x"], "--storage-path belongs to the GCS"),
         (["start", "--address", "10.0.0.9:1", "--host", "10.0.0.1"], "a token is needed"),

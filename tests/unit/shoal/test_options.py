@@ -18,6 +18,7 @@ def test_an_agent_gets_only_what_was_stated():
 
 def test_every_option_of_an_agent_becomes_a_flag():
     options = AgentOptions(
+        via="r:2",
         node_name="n",
         num_cpus=2,
         num_gpus=0,
@@ -30,7 +31,8 @@ def test_every_option_of_an_agent_becomes_a_flag():
         settings={"one": "1"},
     )
     flags = options.arguments("g:1", Path("/t"), "s", Path("/p"))
-    assert flags[12:] == [
+    assert flags[:4] == ["--gcs-address", "g:1", "--via", "r:2"]
+    assert flags[14:] == [
         *("--node-name", "n"),
         *("--num-cpus", "2"),
         *("--num-gpus", "0"),

@@ -34,7 +34,7 @@ BAD = {
     "enable_task_events": [1],
     "label_selector": ["a=b", {"a": 1}, {"a": "in(b"}, {"!": "b"}],
     "fallback_strategy": [{"label_selector": {}}, [{}], [{"other": {}}], [5]],
-    "runtime_env": ["pip", {"pip": ["x"]}, {"env_vars": {"A": 1}}, {"env_vars": {1: "a"}}],
+    "runtime_env": ["pip", {"conda": ["x"]}, {"env_vars": {"A": 1}}, {"env_vars": {1: "a"}}],
     "concurrency_groups": [["io"], {"io": 0}, {"io": "two"}],
 }
 
@@ -54,7 +54,7 @@ GOOD = {
     "lifetime": ["detached", "non_detached"],
     "label_selector": [{}, {"a": "b", "c": "!in(d,e)"}],
     "fallback_strategy": [[], [{"label_selector": {"a": "b"}}]],
-    "runtime_env": [{}, {"env_vars": {"A": "1"}}],
+    "runtime_env": [{}, {"env_vars": {"A": "1"}}, {"pip": ["x"], "config": None}],
     "concurrency_groups": [{}, {"io": 2}],
 }
 

@@ -74,6 +74,23 @@ def test_requests_follow_the_queue_up_to_their_limit():
     assert pool.requests_wanted() == limits.LEASE_REQUESTS_PENDING_MAX - 1
 
 
+def test_the_backlog_is_what_no_request_stands_for():
+    pool, _ = pool_of(*map(task, range(20)))
+    assert pool.backlog() == 20
+    pool.requested.update(dict.fromkeys((b"a", b"b")))
+    assert pool.backlog() == 18
+    pool.queue.clear()
+    assert pool.backlog() == 0
+
+
+def test_more_requests_than_tasks_are_withdrawn_newest_first():
+    pool, _ = pool_of(task(1), task(2))
+    pool.requested.update(dict.fromkeys((b"a", b"b", b"c", b"d")))
+    assert pool.requests_surplus() == [b"d", b"c"]
+    assert list(pool.requested) == [b"a", b"b"]
+    assert pool.requests_surplus() == []
+
+
 def test_a_grant_makes_room_for_another_request():
     pool, _ = pool_of(*map(task, range(100)))
     pool.requested.update(dict.fromkeys((b"a", b"b")))

@@ -143,3 +143,45 @@ def test_a_kept_explanation_follows_the_nodes(world):
     answer = world.core.explain(group_id(1))
     assert dict(answer.bundles[0].rejected) == {"shape_too_large": 1, "disconnected": 1}
     check_sums(world, answer)
+
+
+def test_where_no_rack_has_room_the_largest_is_the_best(world):
+    for rack, size in (("r0", 1), ("r1", 3)):
+        for number in range(size):
+            world.add(f"{rack}{number}", {"GPU": 4}, rack=rack)
+    world.create(1, [{"GPU": 4}] * 4)
+    world.settle()
+    world.create(2, [{"GPU": 4}] * 3, STRICT_SPREAD, topology=RACK)
+    answer = world.core.explain(group_id(2))
+    best = answer.best_domain
+    assert (best.value, best.fitting, best.wanted) == ("r1", 0, 3)
+    assert best.lacks == "room for 3 more x {GPU: 4}"
+    assert list(answer.blocked_by) == [group_id(1)]
+    check_sums(world, answer)
+
+
+def test_what_is_too_large_for_the_empty_cluster_is_blocked_by_nobody(world):
+    world.add("a", {"CPU": 4}, rack="r0")
+    world.create(1, [{"CPU": 4}])
+    world.settle()
+    world.create(2, [{"CPU": 4}] * 2, STRICT_SPREAD, topology=RACK)
+    answer = world.core.explain(group_id(2))
+    assert answer.reason == "infeasible"
+    assert "even empty; best rack is r0: room for 1 of 2 bundles; of 1 nodes" in answer.message
+    best = answer.best_domain
+    assert (best.value, best.fitting, best.wanted) == ("r0", 1, 2), "as if nothing ran there"
+    assert list(answer.blocked_by) == []
+
+
+def test_a_status_explains_as_many_waiting_groups_as_its_looks_allow(world):
+    for number in range(4):
+        world.add(f"n{number}", {"CPU": 4})
+    for number in (1, 2):
+        world.create(number, [{"CPU": 8}])
+    world.create(3, [{"CPU": 16}])
+    texts = world.core.waiting_texts(8)
+    assert set(texts) == {group_id(1), group_id(2), group_id(3)}
+    message = world.core.explain(group_id(1)).message
+    assert texts[group_id(1)] == texts[group_id(2)] == message.removeprefix("infeasible: ")
+    # The oldest are explained whatever it costs.
+    assert set(world.core.waiting_texts(1)) == {group_id(1), group_id(2)}

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from cluster_common.labels import parse_selector
 from gcs_service.core.placement.single import PickRequest
-from tests.unit.gcs_service.placement.placement_world import STRICT_PACK, node_id, units
+from tests.unit.gcs_service.placement.placement_agent import node_id, units
+from tests.unit.gcs_service.placement.placement_world import STRICT_PACK
 
 
 def pick(world, amounts, **more):

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.gcs_service.placement.placement_agent import node_id
 from tests.unit.gcs_service.placement.placement_world import (
     PACK,
     SPREAD,
     STRICT_PACK,
     STRICT_SPREAD,
     make_spec,
-    node_id,
 )
 
 ONE = {"CPU": 1}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_api.v1 import placement_groups_pb2 as pg
+from gcs_service.core.placement.limits import GIVE_BACK_WAIT_MS
 from tests.unit.gcs_service.placement.placement_world import (
     PACK,
     SPREAD,
@@ -163,6 +164,70 @@ def test_spread_over_racks_inside_one_zone(world):
     assert sorted(place[:2] for place in places).count(places[0][:2]) == 2
 
 
+def zones(world, count, racks, size, total=None):
+    """Nodes named by zone, rack and number; racks of different zones have equal names."""
+    for zone in "abc"[:count]:
+        for rack in range(racks):
+            for number in range(size):
+                world.add(f"{zone}{rack}{number}", total or GPUS, zone=zone, rack=f"r{rack}")
+
+
+@pytest.mark.parametrize("rack_level", [STRICT_PACK, PACK, SPREAD, STRICT_SPREAD])
+def test_zone_rack_and_node_are_kept_on_partial_loss(world, rack_level):
+    """Whatever the rack's rule is, what is lost is replaced in the zone of what stayed."""
+    zones(world, 2, 3, 3)
+    topology = [("zone", STRICT_PACK), ("rack", rack_level)]
+    world.create(1, [GPUS] * 2, STRICT_SPREAD, topology=topology)
+    world.settle()
+    agents = {agent.name: agent for agent in world.agents.values()}
+    lost, stayed = world.places(1)
+    assert lost[0] == stayed[0], "one zone"
+    world.kill(agents[lost])
+    world.settle()
+    assert world.state(1) == "CREATED"
+    now = world.places(1)
+    assert now[1] == stayed
+    assert now[0] not in (lost, stayed)
+    assert now[0][0] == stayed[0], "the zone is kept"
+    if rack_level in (STRICT_PACK, PACK):
+        assert now[0][:2] == stayed[:2], "the rack is kept"
+    else:
+        assert now[0][:2] != stayed[:2], "another rack than that of the bundle that stayed"
+    # The other zone is free, and stays so while something of the group lives here.
+    for name in [name for name in agents if name[0] == stayed[0] and name != stayed]:
+        if name != lost:
+            world.kill(agents[name])
+            world.settle()
+    assert world.state(1) == "RESCHEDULING"
+    answer = world.core.explain(group_id(1))
+    (bundle,) = [one for one in answer.bundles if not one.placed_on]
+    assert bundle.rejected["other_domain"] == 9
+    assert bundle.fitting_nodes + sum(bundle.rejected.values()) == len(world.agents)
+    world.kill(agents[stayed])
+    world.settle()
+    assert world.state(1) == "CREATED"
+    assert {name[0] for name in world.places(1)} == set("ab") - {stayed[0]}
+    world.check_at_rest()
+
+
+def test_strict_spread_over_racks_explains_itself(world):
+    """Racks of bundles that stayed are refused by name; too few racks are counted."""
+    racks(world, 3, 2)
+    world.create(1, [GPUS] * 4, STRICT_SPREAD, topology=[("rack", STRICT_SPREAD)])
+    message = world.core.explain(group_id(1)).message
+    assert message.endswith("6 fit {GPU: 4}; 4 bundles need a rack each, 3 have room")
+    world.create(2, [GPUS] * 3, STRICT_SPREAD, topology=[("rack", STRICT_SPREAD)])
+    world.settle()
+    agents = {agent.name: agent for agent in world.agents.values()}
+    for name in [name for name in agents if name[:2] == world.places(2)[0][:2]]:
+        world.kill(agents[name])
+    answer = world.core.explain(group_id(2))
+    (bundle,) = [one for one in answer.bundles if not one.placed_on]
+    assert dict(bundle.rejected) == {"spread_rule": 4}
+    world.create(3, [GPUS] * 7, STRICT_SPREAD)
+    assert "; 7 bundles need a node each" in world.core.explain(group_id(3)).message
+
+
 def test_pack_over_racks_fills_a_rack_before_the_next_one(world):
     racks(world, 3, 3)
     world.create(1, [GPUS] * 5, STRICT_SPREAD, topology=[("rack", PACK)])
@@ -193,3 +258,29 @@ def test_restart_may_use_the_same_nodes_again_once_their_workers_have_ended(worl
     assert world.state(1) == "CREATED"
     assert sorted(world.places(1)) == sorted(set("abc") - {lost})
     assert agents[stayed].refusals == 0
+
+
+def test_restart_goes_beside_old_bundles_that_take_long_to_end(world):
+    """After a moment it takes other room of the same node; no prepare is refused."""
+    agents = {name: world.add(name, {"CPU": 8}) for name in "ab"}
+    world.create(1, [{"CPU": 1}] * 2, STRICT_SPREAD, on_loss=pg.ON_LOSS_RESTART)
+    world.settle()
+    lost, stayed = world.places(1)
+    agents[stayed].busy = True
+    world.kill(agents[lost])
+    world.add("c", {"CPU": 8})
+    world.deliver(agents[stayed])
+    world.advance(GIVE_BACK_WAIT_MS)
+    for _phase in ("prepare", "commit"):
+        for agent in world.agents.values():
+            world.deliver(agent, 10)
+            world.answer(agent, 10)
+    assert world.state(1) == "CREATED"
+    assert sorted(world.places(1)) == sorted([stayed, "c"])
+    assert len(agents[stayed].held) == 2
+    assert agents[stayed].refusals == 0
+    world.end_workers(agents[stayed])
+    world.settle()
+    for agent in world.agents.values():
+        world.report(agent)
+    world.check_at_rest()

@@ -1,0 +1,65 @@
+"""A driver that was declared dead while it lives ends clearly: every call says why."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+import shoal
+from cluster_api.v1 import gcs_pb2, gcs_pb2_grpc
+from shoal.exceptions import ActorDiedError, RayError, RaySystemError
+from tests.cluster.conftest import NAMESPACE
+from tests.cluster.fates import NOWHERE
+from tests.cluster.remote_code import Counter, gated, increment
+from tests.cluster.waiting import until_gone
+
+WHY = "declared dead by the cluster"
+
+
+def declare_dead(address: str) -> None:
+    """What the GCS concludes from an agent's word, or from a driver that does not answer."""
+    job_id = bytes.fromhex(shoal.get_runtime_context().get_job_id())
+    with grpc.insecure_channel(address) as channel:
+        jobs = gcs_pb2_grpc.JobServiceStub(channel)
+        jobs.FinishJob(gcs_pb2.FinishJobRequest(job_id=job_id), timeout=10)
+        rows = jobs.GetAllJobs(gcs_pb2.GetAllJobsRequest(job_id=job_id), timeout=10).jobs
+    assert [row.end_message for row in rows] == ["its job finished"]
+
+
+@pytest.fixture
+def cluster(make_cluster):
+    return make_cluster(num_cpus=2)
+
+
+def test_a_driver_that_was_declared_dead_is_told_and_says_so_at_every_call(cluster, gate):
+    counter = Counter.options(name="mine", max_restarts=-1, max_task_retries=-1).remote()
+    pid = shoal.get(counter.pid.remote())
+    value = shoal.put("stays")
+    running = [counter.gated.remote(gate.path), gated.remote(gate.path)]
+    waiting = increment.options(resources=NOWHERE).remote(1)
+    nowhere = Counter.options(resources=NOWHERE).remote()
+    declare_dead(cluster.address)
+    until_gone(pid)
+    for reference in [*running, waiting, nowhere.add.remote()]:
+        with pytest.raises(RayError, match=f"{WHY} .its job finished"):
+            shoal.get(reference, timeout=20)
+    with pytest.raises(ActorDiedError, match=WHY) as caught:
+        shoal.get(counter.pid.remote(), timeout=20)
+    assert caught.value.cause.name == "OWNER_DIED"
+    with pytest.raises(RaySystemError, match=WHY):
+        shoal.get(increment.remote(1), timeout=20)
+    with pytest.raises(ActorDiedError, match=WHY):
+        shoal.get(Counter.remote().add.remote(), timeout=20)
+    for call in (
+        shoal.nodes,
+        lambda: shoal.get_actor("mine"),
+        Counter.options(name="another").remote,
+        Counter.options(name="another", lifetime="detached").remote,
+    ):
+        with pytest.raises(RaySystemError, match=WHY):
+            call()
+    assert shoal.get(value) == "stays"
+    shoal.shutdown()
+    shoal.init(cluster.address, namespace=NAMESPACE)
+    again = Counter.options(name="mine").remote(7)
+    assert shoal.get(again.add.remote(), timeout=20) == 8
