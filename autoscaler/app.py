@@ -117,7 +117,8 @@ def main(path: str, address: str, log_level: str, die_with_parent_fd: int, check
     try:
         config = read_config(Path(path))
         make_provider = provider_maker(config, address)
-        set_up_logs("autoscaler", log_level)
+        if not check:
+            set_up_logs("autoscaler", log_level)
     except ValueError as error:
         click.echo(f"autoscaler: {error}", err=True)
         sys.exit(EXIT_BAD_OPTION)

@@ -111,9 +111,13 @@ class ActorClass(Generic[C]):
         if len(name.encode()) > common_limits.NAME_BYTES_MAX:
             raise ValueError(f"the name has more than {common_limits.NAME_BYTES_MAX} bytes")
         spec = self._spec(runtime, args, kwargs)
-        if options.get("lifetime") == "detached":
+        if self._is_detached(runtime):
             return self._start_detached(runtime, spec)
         return self._start_owned(runtime, spec)
+
+    def _is_detached(self, runtime: Runtime) -> bool:
+        lifetime = self._options.get("lifetime")
+        return runtime.facts.detached_by_default if lifetime is None else lifetime == "detached"
 
     def _methods(self) -> tuple[dict[str, dict[str, Any]], bool]:
         surface = self._surface.get()
@@ -147,7 +151,7 @@ class ActorClass(Generic[C]):
         key.request.namespace = namespace
         payload, extra = pack(args, kwargs)
         actor_id = runtime.services.next_id()
-        detached = options.get("lifetime") == "detached"
+        detached = self._is_detached(runtime)
         handle = HandleFacts(
             actor_id,
             "" if detached else facts.own_address,

@@ -14,6 +14,7 @@ from driver_client import exceptions, limits, placement_group, process
 from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
 from driver_client.core.shapes import is_list
+from driver_client.given_value import put_at
 from driver_client.object_ref import ObjectRef, entry_of, open_entry
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
@@ -82,16 +83,20 @@ def fetch_borrowed(runtime: Runtime, wanted: list[Entry]) -> None:
             runtime.ownership.fetch(entry)
 
 
-def put(value: Any) -> ObjectRef[Any]:
-    """A reference to a value that this process owns.
+def put(value: Any, *, _owner: ActorHandle | None = None) -> ObjectRef[Any]:
+    """A reference to a value that this process owns, or the actor `_owner` if one is given.
 
     Raises:
-        TypeError: the value is a reference, or cannot be pickled.
+        TypeError: the value is a reference, or cannot be pickled; `_owner` is no actor.
+        RuntimeError: `_owner` is dead.
     """
     if isinstance(value, ObjectRef):
         raise TypeError("put of an ObjectRef is not allowed: put the value, or a list with the ref")
     data, contained = serialization.dumps_with_references(value)
-    return process.get_runtime().put(data, contained)
+    runtime = process.get_runtime()
+    if _owner is None:
+        return runtime.put(data, contained)
+    return put_at(runtime, _owner, data, contained, lambda owner: get(owner.__ray_ready__.remote()))
 
 
 def wait(

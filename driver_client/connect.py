@@ -8,7 +8,7 @@ import secrets
 import socket
 import sys
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -52,6 +52,8 @@ def connect_driver(
     *,
     namespace: str | None = None,
     log_to_driver: bool = True,
+    detached_by_default: bool = False,
+    code_search_path: Sequence[str] = (),
     environment: PackedEnvironment | None = None,
     archives: PackageArchives | None = None,
     connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
@@ -62,6 +64,8 @@ def connect_driver(
         gcs_address: of the cluster.
         namespace: of names; None: a random one.
         log_to_driver: print what workers print.
+        detached_by_default: actors that say nothing about their lifetime are detached.
+        code_search_path: folders in which workers look for modules before those of this process.
         environment: runtime environment of all work of the job.
         archives: what it was packed with; closed with the connection.
         connect_timeout_s: for the first answer.
@@ -88,6 +92,8 @@ def connect_driver(
         io.close(_nothing())
         raise
     runtime.server = server
+    runtime.facts.detached_by_default = detached_by_default
+    runtime.facts.sys_path = (*map(os.path.abspath, code_search_path), *runtime.facts.sys_path)
     if environment is not None and environment.fields:
         try:
             _bring_environment(runtime, environment, archives)

@@ -81,8 +81,7 @@ async def _of_node(node: t.NodeRecord, turns: asyncio.Semaphore) -> list[TaskEve
             async for batch in call:
                 batches.append(batch)  # noqa: PERF401 - what came before a break is kept
         except grpc.RpcError as error:
-            why = getattr(error, "details", lambda: str(error))()
-            log.warning("task_events_missing", node=node.node_id.hex(), why=why)
+            log.warning("task_events_missing", node=node.node_id.hex(), why=str(error))
     return batches
 
 

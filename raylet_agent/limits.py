@@ -63,8 +63,18 @@ GIVE_BACK_INTERVAL_MS = 20
 """Owners are asked for idle leases at most this often; unasked they return them after 50 ms."""
 
 DEDUCTION_MS = 3_000
-DEDUCTION_SETTLED_MS = 250
-"""A snapshot received this long after a redirect includes the lease, if it ever came there."""
+"""What was sent to a node counts there so long, unless its snapshot or its owner says more."""
+
+SENDINGS_NAMED_MAX = 1_000
+SCHEDULERS_NAMED_MAX = 16
+"""Requests that a snapshot names one by one as come, for each of so many schedulers. Two bytes each,
+and only those that came before an earlier one did."""
+
+ROOM_INDEXES_MAX = 256
+"""Shapes for which a scheduler keeps the nodes in order."""
+
+VIEW_CHANGES_KEPT_MAX = 20_000
+"""Changes of views that a shape's order may be behind; beyond, it is made anew."""
 
 REJECTION_HOLD_MS = 100
 """A node that rejected a lease is not chosen for it again before its view changed, or this."""
@@ -111,6 +121,10 @@ LOG_BATCH_LINES_MAX = 500
 LOG_READ_BYTES = 64 * 1024
 LOG_LAST_READS_MAX = 64
 LOG_FILE_BYTES_MAX = 64 * 1024 * 1024
+ENDED_LOG_FILES_MAX = 2_000
+ENDED_LOG_BYTES_MAX = 1 << 30
+"""Log files of workers that ended, on one node; the oldest go first."""
+
 LOG_PUSH_LINGER_S = 30.0
 """An unused stream of output to a driver is closed after this."""
 
@@ -167,7 +181,7 @@ PACKAGE_ROUNDS_MAX = 20
 PACKAGE_ROUNDS_UNNAMED_MAX = 3
 PACKAGE_ROUND_DELAY_S = 0.1
 PACKAGE_ROUND_DELAY_S_MAX = 1.0
-"""A package nobody could send is looked for again, for about 15 s: a driver that lost its home agent
+"""A package nobody could send is looked for again, for about 15 s: a driver that lost its home
 brings its packages to the next one. One that the directory does not name at all is given up soon."""
 
 PACKAGE_CALL_S_MAX = 300.0

@@ -15,7 +15,7 @@ from raylet_agent import limits
 
 PORT_MAX = 65_535
 PLAIN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
-TUNABLE = ("environment_cache_mib", "gcs_reconnect_timeout_s", "stop_grace_s")
+TUNABLE = ("ended_log_files", "environment_cache_mib", "gcs_reconnect_timeout_s", "stop_grace_s")
 MAY_BE_ZERO = ("stop_grace_s",)
 DEFAULT_ENTRY = "driver_client.worker_main:run_worker"
 DEFAULT_PRELOAD = ("driver_client.worker_main", "shoal")
@@ -34,6 +34,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         worker_entry: `module:function` that a worker runs.
         preload: modules imported once, before workers are forked.
         stop_grace_s: after SIGTERM, for what runs to finish; 0 ends at once.
+        ended_log_files: log files of workers that ended, the newest; older ones are deleted.
         environment_cache_mib: of runtime environments on the disk, as far as they are not in use.
         die_with_parent_fd: the process ends when this descriptor reaches its end; -1 none.
     """
@@ -58,6 +59,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     via: str = ""
     gcs_reconnect_timeout_s: float = 60.0
     stop_grace_s: float = limits.STOP_DRAIN_S
+    ended_log_files: float = limits.ENDED_LOG_FILES_MAX
     environment_cache_mib: float = limits.ENVIRONMENT_CACHE_MIB_DEFAULT
 
 

@@ -20,7 +20,7 @@ from driver_client.shell.loop_thread import end_waiting_thread
 from driver_client.shell.runtime import Runtime
 from shoal import processes
 from shoal._version import __version__
-from shoal.job_config import JobConfig
+from shoal.job_config import DETACHED, JobConfig
 
 ADDRESS_VARIABLE = "SHOAL_ADDRESS"
 NAMESPACE_VARIABLE = "SHOAL_NAMESPACE"
@@ -119,7 +119,8 @@ def init(
         log_to_driver: print the workers' output here.
         namespace: of names; None: a random one.
         runtime_env: for all work of this job: a dict or `shoal.runtime_env.RuntimeEnv`.
-        job_config: namespace and runtime environment for programs that give them so.
+        job_config: namespace, runtime environment and what actors are by default, for programs
+            that give them so.
         local_mode: refused when true.
         **private: Ray's arguments with a leading underscore; unknown ones are refused.
 
@@ -137,9 +138,9 @@ def init(
             "ignore_reinit_error=True"
         )
     _check_private(private, local_mode=local_mode)
-    if job_config is not None:
-        namespace = namespace or job_config.ray_namespace
-        runtime_env = runtime_env or job_config.runtime_env
+    job = job_config or JobConfig()
+    namespace = namespace or job.ray_namespace
+    runtime_env = runtime_env or job.runtime_env
     # Packed before anything starts: a wrong field or a missing folder costs nothing.
     archives = PackageArchives()
     environment = pack(runtime_env or {}, archives)
@@ -161,6 +162,8 @@ def init(
             target,
             namespace=namespace or os.environ.get(NAMESPACE_VARIABLE),
             log_to_driver=log_to_driver,
+            detached_by_default=job.default_actor_lifetime == DETACHED,
+            code_search_path=job.code_search_path,
             environment=environment,
             archives=archives,
         )

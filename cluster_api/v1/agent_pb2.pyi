@@ -257,6 +257,8 @@ class LeaseRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     COUNTED_FIELD_NUMBER: _builtins.int
     BACKLOG_FIELD_NUMBER: _builtins.int
+    SENDING_FIELD_NUMBER: _builtins.int
+    REJECTION_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.bytes
     """made by the owner; requests are idempotent by it"""
     strategy: Global___SchedulingStrategy.ValueType
@@ -305,6 +307,14 @@ class LeaseRequest(_message.Message):
     def backlog(self) -> Global___Backlog:
         """unset: as it was"""
 
+    @_builtins.property
+    def sending(self) -> Global___Sending:
+        """copied from the redirect"""
+
+    @_builtins.property
+    def rejection(self) -> Global___LeaseReject:
+        """the newest one: the scheduler learns what its view lacked"""
+
     def __init__(
         self,
         *,
@@ -329,14 +339,40 @@ class LeaseRequest(_message.Message):
         incarnation: _builtins.int = ...,
         counted: _node_session_pb2.CountedDemand | None = ...,
         backlog: Global___Backlog | None = ...,
+        sending: Global___Sending | None = ...,
+        rejection: Global___LeaseReject | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "counted", b"counted", "placement_resources", b"placement_resources", "resources", b"resources", "selector", b"selector"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "counted", b"counted", "placement_resources", b"placement_resources", "rejection", b"rejection", "resources", b"resources", "selector", b"selector", "sending", b"sending"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "affinity_node_id", b"affinity_node_id", "affinity_soft", b"affinity_soft", "backlog", b"backlog", "bundle_index", b"bundle_index", "counted", b"counted", "depth", b"depth", "fallback", b"fallback", "grant_or_reject", b"grant_or_reject", "incarnation", b"incarnation", "job_id", b"job_id", "lease_id", b"lease_id", "name", b"name", "namespace", b"namespace", "placement_group_id", b"placement_group_id", "placement_resources", b"placement_resources", "rejected_by", b"rejected_by", "resources", b"resources", "runtime_env_json", b"runtime_env_json", "selector", b"selector", "strategy", b"strategy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_id", b"actor_id", "affinity_node_id", b"affinity_node_id", "affinity_soft", b"affinity_soft", "backlog", b"backlog", "bundle_index", b"bundle_index", "counted", b"counted", "depth", b"depth", "fallback", b"fallback", "grant_or_reject", b"grant_or_reject", "incarnation", b"incarnation", "job_id", b"job_id", "lease_id", b"lease_id", "name", b"name", "namespace", b"namespace", "placement_group_id", b"placement_group_id", "placement_resources", b"placement_resources", "rejected_by", b"rejected_by", "rejection", b"rejection", "resources", b"resources", "runtime_env_json", b"runtime_env_json", "selector", b"selector", "sending", b"sending", "strategy", b"strategy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaseRequest: _TypeAlias = LeaseRequest  # noqa: Y015
+
+@_typing.final
+class Sending(_message.Message):
+    """A scheduler's number of a request that it sent to one node. Counted from 1 for each node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULER_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    scheduler_id: _builtins.bytes
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        scheduler_id: _builtins.bytes = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "scheduler_id", b"scheduler_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Sending: _TypeAlias = Sending  # noqa: Y015
 
 @_typing.final
 class Backlog(_message.Message):
@@ -695,6 +731,7 @@ class LeaseRedirect(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     TO_SCHEDULER_FIELD_NUMBER: _builtins.int
     COUNTED_FIELD_NUMBER: _builtins.int
+    SENDING_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.bytes
     node_id: _builtins.bytes
     address: _builtins.str
@@ -704,6 +741,10 @@ class LeaseRedirect(_message.Message):
     def counted(self) -> _node_session_pb2.CountedDemand:
         """set when the request was demand here: goes with the request"""
 
+    @_builtins.property
+    def sending(self) -> Global___Sending:
+        """set when a node was picked: goes with the request"""
+
     def __init__(
         self,
         *,
@@ -712,10 +753,11 @@ class LeaseRedirect(_message.Message):
         address: _builtins.str = ...,
         to_scheduler: _builtins.bool = ...,
         counted: _node_session_pb2.CountedDemand | None = ...,
+        sending: Global___Sending | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "sending", b"sending"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "counted", b"counted", "lease_id", b"lease_id", "node_id", b"node_id", "to_scheduler", b"to_scheduler"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "counted", b"counted", "lease_id", b"lease_id", "node_id", b"node_id", "sending", b"sending", "to_scheduler", b"to_scheduler"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

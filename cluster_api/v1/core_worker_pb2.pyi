@@ -974,6 +974,61 @@ class KillActorResponse(_message.Message):
 Global___KillActorResponse: _TypeAlias = KillActorResponse  # noqa: Y015
 
 @_typing.final
+class AdoptObjectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVER_ID_FIELD_NUMBER: _builtins.int
+    BORROWER_ID_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    CONTAINED_FIELD_NUMBER: _builtins.int
+    receiver_id: _builtins.bytes
+    """whom the sender means; another one refuses"""
+    borrower_id: _builtins.bytes
+    """who holds the first reference"""
+    value: _builtins.bytes
+    @_builtins.property
+    def contained(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainedReference]:
+        """references inside the value"""
+
+    def __init__(
+        self,
+        *,
+        receiver_id: _builtins.bytes = ...,
+        borrower_id: _builtins.bytes = ...,
+        value: _builtins.bytes = ...,
+        contained: _abc.Iterable[Global___ContainedReference] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["borrower_id", b"borrower_id", "contained", b"contained", "receiver_id", b"receiver_id", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptObjectRequest: _TypeAlias = AdoptObjectRequest  # noqa: Y015
+
+@_typing.final
+class AdoptObjectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADOPTED_FIELD_NUMBER: _builtins.int
+    OBJECT_ID_FIELD_NUMBER: _builtins.int
+    adopted: _builtins.bool
+    object_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        adopted: _builtins.bool = ...,
+        object_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted", b"adopted", "object_id", b"object_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptObjectResponse: _TypeAlias = AdoptObjectResponse  # noqa: Y015
+
+@_typing.final
 class GetWorkerStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

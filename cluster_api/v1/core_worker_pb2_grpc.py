@@ -54,6 +54,11 @@ class CoreWorkerServiceStub:
                 request_serializer=cluster__api_dot_v1_dot_core__worker__pb2.KillActorRequest.SerializeToString,
                 response_deserializer=cluster__api_dot_v1_dot_core__worker__pb2.KillActorResponse.FromString,
                 _registered_method=True)
+        self.AdoptObject = channel.unary_unary(
+                '/cluster_api.v1.CoreWorkerService/AdoptObject',
+                request_serializer=cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectRequest.SerializeToString,
+                response_deserializer=cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectResponse.FromString,
+                _registered_method=True)
         self.GetWorkerState = channel.unary_unary(
                 '/cluster_api.v1.CoreWorkerService/GetWorkerState',
                 request_serializer=cluster__api_dot_v1_dot_core__worker__pb2.GetWorkerStateRequest.SerializeToString,
@@ -89,6 +94,13 @@ class CoreWorkerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdoptObject(self, request, context):
+        """`put(value, _owner=actor)`: the receiver owns the value from now on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetWorkerState(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -117,6 +129,11 @@ def add_CoreWorkerServiceServicer_to_server(servicer, server):
                     servicer.KillActor,
                     request_deserializer=cluster__api_dot_v1_dot_core__worker__pb2.KillActorRequest.FromString,
                     response_serializer=cluster__api_dot_v1_dot_core__worker__pb2.KillActorResponse.SerializeToString,
+            ),
+            'AdoptObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptObject,
+                    request_deserializer=cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectRequest.FromString,
+                    response_serializer=cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectResponse.SerializeToString,
             ),
             'GetWorkerState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetWorkerState,
@@ -232,6 +249,33 @@ class CoreWorkerService:
             '/cluster_api.v1.CoreWorkerService/KillActor',
             cluster__api_dot_v1_dot_core__worker__pb2.KillActorRequest.SerializeToString,
             cluster__api_dot_v1_dot_core__worker__pb2.KillActorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster_api.v1.CoreWorkerService/AdoptObject',
+            cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectRequest.SerializeToString,
+            cluster__api_dot_v1_dot_core__worker__pb2.AdoptObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

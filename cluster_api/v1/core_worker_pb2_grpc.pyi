@@ -36,6 +36,8 @@ class CoreWorkerServiceStub:
     FetchObject: _grpc.UnaryStreamMultiCallable[_core_worker_pb2.FetchObjectRequest, _core_worker_pb2.ObjectChunk]
     PushLogs: _grpc.StreamUnaryMultiCallable[_core_worker_pb2.LogFrame, _core_worker_pb2.PushLogsResponse]
     KillActor: _grpc.UnaryUnaryMultiCallable[_core_worker_pb2.KillActorRequest, _core_worker_pb2.KillActorResponse]
+    AdoptObject: _grpc.UnaryUnaryMultiCallable[_core_worker_pb2.AdoptObjectRequest, _core_worker_pb2.AdoptObjectResponse]
+    """`put(value, _owner=actor)`: the receiver owns the value from now on."""
     GetWorkerState: _grpc.UnaryUnaryMultiCallable[_core_worker_pb2.GetWorkerStateRequest, _core_worker_pb2.GetWorkerStateResponse]
 
 @_typing.type_check_only
@@ -46,6 +48,8 @@ class CoreWorkerServiceAsyncStub(CoreWorkerServiceStub):
     FetchObject: _aio.UnaryStreamMultiCallable[_core_worker_pb2.FetchObjectRequest, _core_worker_pb2.ObjectChunk]  # type: ignore[assignment]
     PushLogs: _aio.StreamUnaryMultiCallable[_core_worker_pb2.LogFrame, _core_worker_pb2.PushLogsResponse]  # type: ignore[assignment]
     KillActor: _aio.UnaryUnaryMultiCallable[_core_worker_pb2.KillActorRequest, _core_worker_pb2.KillActorResponse]  # type: ignore[assignment]
+    AdoptObject: _aio.UnaryUnaryMultiCallable[_core_worker_pb2.AdoptObjectRequest, _core_worker_pb2.AdoptObjectResponse]  # type: ignore[assignment]
+    """`put(value, _owner=actor)`: the receiver owns the value from now on."""
     GetWorkerState: _aio.UnaryUnaryMultiCallable[_core_worker_pb2.GetWorkerStateRequest, _core_worker_pb2.GetWorkerStateResponse]  # type: ignore[assignment]
 
 class CoreWorkerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -77,6 +81,14 @@ class CoreWorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _core_worker_pb2.KillActorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_core_worker_pb2.KillActorResponse, _abc.Awaitable[_core_worker_pb2.KillActorResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AdoptObject(
+        self,
+        request: _core_worker_pb2.AdoptObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_core_worker_pb2.AdoptObjectResponse, _abc.Awaitable[_core_worker_pb2.AdoptObjectResponse]]:
+        """`put(value, _owner=actor)`: the receiver owns the value from now on."""
 
     @_abc_1.abstractmethod
     def GetWorkerState(

@@ -407,6 +407,7 @@ class ResourceSnapshot(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     LEASES_TAKEN_FIELD_NUMBER: _builtins.int
     BUNDLE_USE_FIELD_NUMBER: _builtins.int
+    SENDINGS_SEEN_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """per node, monotonic"""
     idle_ms: _builtins.int
@@ -433,6 +434,10 @@ class ResourceSnapshot(_message.Message):
     def bundle_use(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.BundleUse]:
         """bundles in which something runs; the others are all free"""
 
+    @_builtins.property
+    def sendings_seen(self) -> _containers.RepeatedCompositeFieldContainer[Global___SendingsSeen]:
+        """for each scheduler that sent requests here lately"""
+
     def __init__(
         self,
         *,
@@ -448,14 +453,46 @@ class ResourceSnapshot(_message.Message):
         leases: _builtins.int = ...,
         leases_taken: _abc.Iterable[Global___LeaseTaken] | None = ...,
         bundle_use: _abc.Iterable[_types_pb2.BundleUse] | None = ...,
+        sendings_seen: _abc.Iterable[Global___SendingsSeen] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "bundle_use", b"bundle_use", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "bundle_use", b"bundle_use", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "sendings_seen", b"sendings_seen", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResourceSnapshot: _TypeAlias = ResourceSnapshot  # noqa: Y015
+
+@_typing.final
+class SendingsSeen(_message.Message):
+    """Which requests of a scheduler came: what became of them is in the snapshot's numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULER_ID_FIELD_NUMBER: _builtins.int
+    ALL_UP_TO_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
+    scheduler_id: _builtins.bytes
+    all_up_to: _builtins.int
+    """these came, or are not on their way any more"""
+    @_builtins.property
+    def also(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """above `all_up_to`"""
+
+    def __init__(
+        self,
+        *,
+        scheduler_id: _builtins.bytes = ...,
+        all_up_to: _builtins.int = ...,
+        also: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_up_to", b"all_up_to", "also", b"also", "scheduler_id", b"scheduler_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendingsSeen: _TypeAlias = SendingsSeen  # noqa: Y015
 
 @_typing.final
 class LeaseTaken(_message.Message):

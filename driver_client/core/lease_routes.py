@@ -154,8 +154,11 @@ class LeaseRoutes:
         lease.request.ClearField("backlog")
         self._send(lease, address)
 
-    def _ask_scheduler(self, lease: AskedLease) -> None:
+    def _ask_scheduler(self, lease: AskedLease, reject: pb.LeaseReject | None = None) -> None:
         lease.request.grant_or_reject = False
+        lease.request.ClearField("sending")
+        if reject is not None:
+            lease.request.rejection.CopyFrom(reject)
         lease.granted = False
         self._send_again(lease, self.scheduler_address or self.home_address)
 
@@ -230,8 +233,11 @@ class LeaseRoutes:
         if lease is None:
             return
         lease.request.grant_or_reject = not redirect.to_scheduler
+        lease.request.ClearField("rejection")
         if redirect.HasField("counted"):
             lease.request.counted.CopyFrom(redirect.counted)
+        if redirect.HasField("sending"):
+            lease.request.sending.CopyFrom(redirect.sending)
         if redirect.to_scheduler:
             self.scheduler_address = redirect.address
         self._send_again(lease, redirect.address)
@@ -242,7 +248,7 @@ class LeaseRoutes:
             return
         if reject.node_id and reject.node_id not in lease.request.rejected_by:
             lease.request.rejected_by.append(reject.node_id)
-        self._ask_scheduler(lease)
+        self._ask_scheduler(lease, reject)
 
     def _worker_ended(self, _session: AgentSession, ended: pb.LeasedWorkerEnded) -> None:
         lease = self._take(ended.lease_id)

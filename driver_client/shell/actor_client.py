@@ -14,7 +14,7 @@ from typing import Protocol
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_api.v1 import types_pb2 as t
-from driver_client import exceptions
+from driver_client import exceptions, limits
 from driver_client.core.call import CallRecord
 from driver_client.object_ref import entry_of
 from driver_client.objects import entry as entries
@@ -135,6 +135,11 @@ class ActorClient:
         self.attach(self._services.connect(address, worker_id, self), incarnation)
 
     @property
+    def place(self) -> tuple[str, bytes] | None:
+        """(address, worker id) of a watched actor as far as it is known to run."""
+        return self._reattach
+
+    @property
     def _is_connected(self) -> bool:
         return self.connection is not None and not self.connection.closed
 
@@ -208,6 +213,13 @@ class ActorClient:
         self._attempts[record[0]] = used + 1
         return True
 
+    def _forget_attempts(self) -> None:
+        """Plain answers are only counted: calls that were repeated and answered are still here."""
+        known = {record[0] for record in (*self.queue, *self.waiting.values(), *self._limbo)}
+        if self.connection is not None:
+            known.update(self.connection.in_flight)
+        self._attempts = {s: used for s, used in self._attempts.items() if s in known}
+
     def _done(self, record: CallRecord) -> None:
         self.outstanding -= 1
         self._answered += 1
@@ -234,6 +246,8 @@ class ActorClient:
         """Counts answers."""
         self.outstanding -= count
         self._answered += count
+        if self._attempts and len(self._attempts) > limits.ATTEMPTS_KEPT + self.outstanding:
+            self._forget_attempts()
         if self.on_idle is not None and self.outstanding <= 0:
             self.on_idle()
 

@@ -27,6 +27,8 @@ class RuntimeHooks:
         facts = self._runtime.facts
         if not facts.is_driver and hello.sys_path:
             facts.sys_path = tuple(hello.sys_path)
+        if not facts.is_driver and facts.job_id in (b"", hello.job_id):
+            facts.detached_by_default = hello.detached_by_default
 
     def cancel_owned(self, frame: pb.PeerFrame) -> None:
         """A borrower asks to cancel calls that this process owns."""

@@ -301,6 +301,18 @@ class Ownership:
         if not entry.borrowers and entry.local <= 0:
             self._free(entry)
 
+    def adopt(self, value: bytes, contained: list[ObjectRef[Any]], borrower_id: bytes) -> Entry:
+        """A value that another process made and gives to this one; that one holds it."""
+        services = self._services
+        entry = Entry(next(services.sequence), services.owner_id, services.own_address)
+        entry.data = value
+        entry.state = entries.VALUE
+        entry.local = 0
+        entry.contained = list(contained) or None
+        entry.borrowers = {borrower_id}
+        self.export(entry)
+        return entry
+
     def borrower_gone(self, borrower_id: bytes, object_ids: set[bytes]) -> None:
         """A borrower's process ended."""
         for object_id in sorted(object_ids):

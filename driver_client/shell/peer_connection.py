@@ -191,6 +191,10 @@ class PeerConnection:
         try:
             functions = [index[template] for template in templates]
         except KeyError:
+            if len(index) + len(templates) > limits.TEMPLATES_MAX:
+                # The peer replaces what has a number by what gets that number now.
+                index.clear()
+                self._sent_bodies.clear()
             functions = [self._index_of(template) for template in templates]
             frame.functions.extend(self._new_functions)
             self._new_functions.clear()

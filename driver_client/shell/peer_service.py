@@ -252,6 +252,29 @@ class PeerService(rpc.CoreWorkerServiceServicer):
         )
         return pb.KillActorResponse(found=found)
 
+    async def AdoptObject(  # noqa: N802 - gRPC name
+        self, request: pb.AdoptObjectRequest, context: Any
+    ) -> pb.AdoptObjectResponse:
+        """A value that this process owns from now on; answered when nothing in it can be lost."""
+        if request.receiver_id != self._hooks.owner_id:
+            return pb.AdoptObjectResponse()
+        ownership = self._ownership
+        inner = [ownership.resolve(c.object_id, c.owner_address) for c in request.contained]
+        entry = ownership.adopt(request.value, inner, request.borrower_id)
+        known = asyncio.Event()
+        ownership.after_acknowledged([c.object_id for c in request.contained], known.set)
+        await known.wait()
+        object_id, borrower_id = entry.object_id, request.borrower_id
+        loop = asyncio.get_running_loop()
+        loop.call_later(limits.BORROW_GRACE_S, self._unless_held, object_id, borrower_id)
+        return pb.AdoptObjectResponse(adopted=True, object_id=object_id)
+
+    def _unless_held(self, object_id: bytes, borrower_id: bytes) -> None:
+        """Who gave the value may have ended before it could say that it holds a reference."""
+        theirs = (stream for stream in self.streams if stream.sender_id == borrower_id)
+        if not any(object_id in stream.borrows for stream in theirs):
+            self._ownership.borrower_gone(borrower_id, {object_id})
+
     async def GetWorkerState(  # noqa: N802 - gRPC name
         self, request: pb.GetWorkerStateRequest, context: Any
     ) -> pb.GetWorkerStateResponse:

@@ -22,6 +22,8 @@ class ProcessFacts(msgspec.Struct):
     job_id: bytes = b""
     namespace: str = ""
     namespace_is_anonymous: bool = False
+    detached_by_default: bool = False
+    """Of the job: actors whose options say nothing about their lifetime."""
     driver_address: str = ""
     log_to_driver: bool = True
     node_name: str = ""

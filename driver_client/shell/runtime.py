@@ -191,6 +191,7 @@ class Runtime:
             sender_address=facts.own_address,
             job_id=facts.job_id,
             sys_path=facts.sys_path,
+            detached_by_default=facts.detached_by_default,
         )
 
     def _node_changed(self, change: ns.NodeChange) -> None:

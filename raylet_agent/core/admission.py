@@ -38,6 +38,7 @@ from raylet_agent.core.timers import Timers
 
 RETRY = "retry_lease"
 AFFINITY_UNKNOWN = "affinity_unknown"
+DEDUCTION = "deduction"
 
 
 class Admission:
@@ -70,6 +71,8 @@ class Admission:
     def request(self, owner_id: bytes, request: a.LeaseRequest, now_ms: int) -> None:
         """One request of an owner; a repeat is answered from the books."""
         lease_id = request.lease_id
+        if request.HasField("sending"):
+            self._snapshots.sendings.came(request.sending, now_ms)
         known = self._leasing.leases.get(lease_id)
         if known is not None:
             self._demand.backlog_told(owner_id, request, known.shape)
@@ -299,7 +302,7 @@ class Admission:
             return True
         self._leasing.forget(lease)
         self._scheduler.views.deduct(view, lease.lease_id, lease.shape.held(), now_ms)
-        self._timers.set_if_absent("deduction", b"", now_ms + limits.DEDUCTION_MS)
+        self._timers.set_if_absent(DEDUCTION, b"", now_ms + limits.DEDUCTION_MS)
         self._redirect(lease, view.node_id, view.address, to_scheduler=False)
         return True
 
@@ -332,6 +335,8 @@ class Admission:
     def _exclude(self, lease: Lease, now_ms: int) -> None:
         """A request that comes (back) to the scheduler is nowhere else: its deduction ends."""
         self._scheduler.views.undo(lease.lease_id)
+        if lease.request.HasField("rejection"):
+            self._scheduler.views.corrected(lease.request.rejection, now_ms)
         for node_id in lease.request.rejected_by:
             view = self._scheduler.views.get(node_id)
             if view is not None and view.own is None:
@@ -376,7 +381,12 @@ class Admission:
         self._leasing.count("leases_redirected")
         counted = self._demand.counted(lease)
         item = answers.redirect(
-            lease.lease_id, node_id, address, to_scheduler=to_scheduler, counted=counted
+            lease.lease_id,
+            node_id,
+            address,
+            to_scheduler=to_scheduler,
+            counted=counted,
+            sending=None if to_scheduler else self._scheduler.views.sending(lease.lease_id),
         )
         self._out.append(SendToOwner(lease.owner_id, item))
 

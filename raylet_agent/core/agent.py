@@ -14,7 +14,7 @@ from cluster_api.v1 import node_session_pb2 as n
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
-from raylet_agent.core.admission import AFFINITY_UNKNOWN, RETRY, Admission
+from raylet_agent.core.admission import AFFINITY_UNKNOWN, DEDUCTION, RETRY, Admission
 from raylet_agent.core.demand import Demand
 from raylet_agent.core.detached import DetachedActors
 from raylet_agent.core.draining import DRAIN_END, DRAIN_OVER, Draining
@@ -33,7 +33,6 @@ from raylet_agent.core.timers import Timers
 from raylet_agent.core.worker_pool import WorkerPool
 
 COUNTS = "counts"
-DEDUCTION = "deduction"
 LINK_LOST = "link_lost"
 
 
@@ -196,8 +195,12 @@ class AgentCore:
             for lease_id in self.views.expired(now_ms):
                 self.views.undo(lease_id)
             self.demand.expire(now_ms)
-            if self.views.deducted() or len(self.demand.transit):
-                self._timers.set(DEDUCTION, b"", now_ms + limits.DEDUCTION_MS // 4)
+            due_ms = self.views.next_expiry_ms()
+            if len(self.demand.transit):
+                soon_ms = now_ms + limits.DEDUCTION_MS // 4
+                due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
+            if due_ms is not None:
+                self._timers.set(DEDUCTION, b"", due_ms)
         else:
             assert kind == COUNTS, f"unknown deadline {kind}"
             self._out.append(ReportSnapshot())

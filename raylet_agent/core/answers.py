@@ -86,6 +86,7 @@ def redirect(
     *,
     to_scheduler: bool,
     counted: n.CountedDemand | None,
+    sending: a.Sending | None,
 ) -> a.LeaseItem:
     """Ask there."""
     item = a.LeaseRedirect(
@@ -94,6 +95,7 @@ def redirect(
         address=address,
         to_scheduler=to_scheduler,
         counted=counted,
+        sending=sending,
     )
     return a.LeaseItem(redirect=item)
 

@@ -1,29 +1,34 @@
 """Views of the nodes that an agent with the scheduler role may choose, its own included.
 
-A view is the newest snapshot minus optimistic deductions: leases sent there that the snapshot may
-not contain yet. A deduction ends when the snapshot covers it, the owner says the lease is off, or
-its time is up: each by itself, never a reset of the whole view (FIELD_REPORTS: resets made full
-nodes look free).
+A view is the newest snapshot minus optimistic deductions: leases sent there that the snapshot does
+not contain yet. A deduction ends when a snapshot says that the request came (`sendings`), the owner
+says the lease is off, the owner dies, or its time is up: each by itself, never a reset of the whole
+view (FIELD_REPORTS: resets made full nodes look free). How late snapshots come does not matter to
+that. Snapshots come from the GCS, and with requests that a node rejected.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
-from cluster_common import labels, resources
+from cluster_common import resources
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import devices
 from raylet_agent.core.resource_pool import ResourcePool
+from raylet_agent.core.room_index import ChangeLog
+from raylet_agent.core.sendings import is_seen
 from raylet_agent.core.shape import Shape
 
 
 class Deduction(msgspec.Struct, frozen=True, gc=False):
-    """Room of one lease that was sent to a node."""
+    """Room of one lease that was sent to a node; `number`: which one of those sent there."""
 
     amounts: Vector
     made_ms: int
+    number: int
 
 
 class NodeView(msgspec.Struct):
@@ -76,6 +81,10 @@ class NodeViews:
     def __init__(self) -> None:
         self._views: dict[bytes, NodeView] = {}
         self._sorted: list[NodeView] | None = None
+        self._sent: dict[bytes, int] = {}
+        self._own: NodeView | None = None
+        self.log = ChangeLog()
+        """Which views changed, for those who keep something by them."""
         self._lease_node: dict[bytes, bytes] = {}
         self._dead: dict[bytes, None] = {}
         self.touched: dict[bytes, None] = {}
@@ -90,6 +99,15 @@ class NodeViews:
         """One view."""
         return self._views.get(node_id)
 
+    @property
+    def own(self) -> NodeView | None:
+        """This agent's own node."""
+        return self._own
+
+    def ids(self) -> list[bytes]:
+        """Of all nodes in view."""
+        return list(self._views)
+
     def is_dead(self, node_id: bytes) -> bool:
         """Whether the node's death was told here; node ids never come back."""
         return node_id in self._dead
@@ -103,8 +121,10 @@ class NodeViews:
     def put_own(self, view: NodeView) -> None:
         """This agent's own node, backed by its ledger."""
         assert view.own is not None
+        self._own = view
         self._views[view.node_id] = view
         self._sorted = None
+        self.log.add(view.node_id)
 
     def received(self, item: n.NodeView, now_ms: int) -> None:
         """A view came; an older one than the known is ignored."""
@@ -114,16 +134,26 @@ class NodeViews:
         if not item.alive:
             self.lost(item.node_id)
             return
-        snapshot = item.snapshot
-        if known is not None and snapshot.version < known.version:
-            return
-        deductions = {} if known is None else _uncovered(known, snapshot, now_ms)
+        if known is None or item.snapshot.version >= known.version:
+            self._take(item.node_id, item.address, item.snapshot, now_ms)
+
+    def corrected(self, reject: a.LeaseReject, now_ms: int) -> None:
+        """A node that rejected a request said how it was then: its view may be older."""
+        known = self._views.get(reject.node_id)
+        if known is not None and known.own is None and reject.snapshot.version > known.version:
+            self._take(known.node_id, known.address, reject.snapshot, now_ms)
+
+    def _take(
+        self, node_id: bytes, address: str, snapshot: n.ResourceSnapshot, now_ms: int
+    ) -> None:
+        known = self._views.get(node_id)
+        deductions = {} if known is None else self._uncovered(known, snapshot, now_ms)
         for lease_id in known.deductions if known is not None else ():
             if lease_id not in deductions:
                 self._lease_node.pop(lease_id, None)
         view = NodeView(
-            node_id=item.node_id,
-            address=item.address,
+            node_id=node_id,
+            address=address,
             labels=dict(snapshot.labels),
             total=dict(snapshot.total.amounts),
             available=dict(snapshot.available.amounts),
@@ -134,9 +164,23 @@ class NodeViews:
         )
         for deduction in deductions.values():
             resources.subtract(view.available, deduction.amounts)
-        self._views[item.node_id] = view
+        self._views[node_id] = view
         self._sorted = None
-        self.touched[item.node_id] = None
+        self.touched[node_id] = None
+        self.log.add(node_id)
+
+    def _uncovered(
+        self, known: NodeView, snapshot: n.ResourceSnapshot, now_ms: int
+    ) -> dict[bytes, Deduction]:
+        """Deductions for requests that had not come when the snapshot was made."""
+        own_id = b"" if self._own is None else self._own.node_id
+        seen = next((x for x in snapshot.sendings_seen if x.scheduler_id == own_id), None)
+        return {
+            lease_id: deduction
+            for lease_id, deduction in known.deductions.items()
+            if not is_seen(seen, deduction.number)
+            and now_ms - deduction.made_ms < limits.DEDUCTION_MS
+        }
 
     def lost(self, node_id: bytes) -> None:
         """The node is dead, whether or not it was ever in view."""
@@ -151,6 +195,8 @@ class NodeViews:
         if known is None:
             return
         del self._views[node_id]
+        self._sent.pop(node_id, None)
+        self.log.add(node_id)
         for lease_id in known.deductions:
             self._lease_node.pop(lease_id, None)
         self._sorted = None
@@ -161,14 +207,24 @@ class NodeViews:
         if view.own is not None:
             return
         assert lease_id not in self._lease_node, f"lease {lease_id.hex()} is deducted already"
-        view.deductions[lease_id] = Deduction(amounts, now_ms)
+        number = self._sent[view.node_id] = self._sent.get(view.node_id, 0) + 1
+        view.deductions[lease_id] = Deduction(amounts, now_ms, number)
         resources.subtract(view.available, amounts)
         self._lease_node[lease_id] = view.node_id
+        self.log.add(view.node_id)
 
     def sent_to(self, lease_id: bytes) -> NodeView | None:
         """Where a lease was sent not long ago."""
         node_id = self._lease_node.get(lease_id)
         return None if node_id is None else self._views.get(node_id)
+
+    def sending(self, lease_id: bytes) -> a.Sending | None:
+        """What the request carries to the node it was sent to."""
+        view = self.sent_to(lease_id)
+        if view is None or self._own is None:
+            return None
+        number = view.deductions[lease_id].number
+        return a.Sending(scheduler_id=self._own.node_id, number=number)
 
     def undo(self, lease_id: bytes) -> None:
         """The lease is not on that node (any more)."""
@@ -178,10 +234,17 @@ class NodeViews:
             return
         resources.add(view.available, view.deductions.pop(lease_id).amounts)
         self.touched[view.node_id] = None
+        self.log.add(view.node_id)
 
     def deducted(self) -> list[bytes]:
         """Leases with a deduction, oldest first."""
         return list(self._lease_node)
+
+    def next_expiry_ms(self) -> int | None:
+        """When the oldest deduction's time is up."""
+        for lease_id, node_id in self._lease_node.items():
+            return self._views[node_id].deductions[lease_id].made_ms + limits.DEDUCTION_MS
+        return None
 
     def expired(self, now_ms: int) -> list[bytes]:
         """Leases whose deduction is too old, oldest first."""
@@ -192,38 +255,3 @@ class NodeViews:
                 break
             old.append(lease_id)
         return old
-
-
-def matching(view: NodeView, selector: tuple[labels.Term, ...]) -> bool:
-    """Whether the node's labels pass the selector."""
-    return labels.matches(selector, view.labels)
-
-
-def _uncovered(
-    known: NodeView, snapshot: n.ResourceSnapshot, now_ms: int
-) -> dict[bytes, Deduction]:
-    """Deductions that the new snapshot does not contain yet.
-
-    Oldest first, each is covered if the availability fell by at least its amounts since the
-    snapshot before, or if the snapshot came long after it. A release in the same snapshot can hide
-    the fall: then the deduction stays until its time is up, which errs on the safe side.
-    """
-    if snapshot.version == known.version:
-        return dict(known.deductions)
-    before = dict(known.available)
-    for deduction in known.deductions.values():
-        resources.add(before, deduction.amounts)
-    fall: Vector = {}
-    for name, amount in before.items():
-        difference = amount - snapshot.available.amounts.get(name, 0)
-        if difference > 0:
-            fall[name] = difference
-    left: dict[bytes, Deduction] = {}
-    for lease_id, deduction in known.deductions.items():
-        if now_ms - deduction.made_ms >= limits.DEDUCTION_SETTLED_MS:
-            continue
-        if resources.fits(deduction.amounts, fall):
-            resources.subtract(fall, deduction.amounts)
-        else:
-            left[lease_id] = deduction
-    return left

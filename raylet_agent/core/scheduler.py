@@ -8,8 +8,9 @@ import msgspec
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_common import resources
-from raylet_agent.core import policies
-from raylet_agent.core.node_views import NodeView, NodeViews, matching
+from raylet_agent import limits
+from raylet_agent.core.node_views import NodeView, NodeViews
+from raylet_agent.core.room_index import RoomIndex, Selector
 from raylet_agent.core.shape import Shape
 
 
@@ -49,8 +50,9 @@ class Scheduler:
         self._node_id = node_id
         self.views = views
         self._random = random
-        self._spread = policies.SpreadCursor()
-        self._scatter = policies.SpreadCursor()
+        self._indexes: dict[tuple[Shape, Selector], RoomIndex] = {}
+        self._last_spread = b""
+        self._last_scattered = b""
 
     def choose(self, shape: Shape, excluded: dict[bytes, int], *, unknown_is_gone: bool) -> Choice:
         """The node for one lease.
@@ -72,19 +74,11 @@ class Scheduler:
                 return choice
         feasible_exists = False
         for selector in shape.selectors:
-            rows = [
-                view
-                for view in self.views.rows()
-                if (not selector or matching(view, selector)) and view.feasible(shape)
-            ]
-            feasible_exists = feasible_exists or bool(rows)
-            free = [
-                view
-                for view in rows
-                if excluded.get(view.node_id, -1) < view.version and view.has_room(shape)
-            ]
-            if free:
-                return Chosen(self._pick(free, shape))
+            index = self._index(shape, selector)
+            view = self._pick(index, shape, excluded)
+            if view is not None:
+                return Chosen(view)
+            feasible_exists = feasible_exists or index.is_feasible(self.views.own)
         if feasible_exists:
             return NoRoom()
         return Infeasible(self._why_infeasible(shape))
@@ -109,13 +103,29 @@ class Scheduler:
         needs, has = resources.text(shape.needed()), resources.text(view.total)
         return Unschedulable(f"node {shape.affinity.hex()} has {has}, {needs} are needed")
 
-    def _pick(self, free: list[NodeView], shape: Shape) -> NodeView:
+    def _index(self, shape: Shape, selector: Selector) -> RoomIndex:
+        """Brought up to date; the shape that was asked for longest ago makes room for a new one."""
+        key = (shape, selector)
+        index = self._indexes.pop(key, None) or RoomIndex(self.views, shape, selector)
+        if len(self._indexes) >= limits.ROOM_INDEXES_MAX:
+            del self._indexes[next(iter(self._indexes))]
+        self._indexes[key] = index
+        index.refresh()
+        return index
+
+    def _pick(
+        self, index: RoomIndex, shape: Shape, excluded: dict[bytes, int]
+    ) -> NodeView | None:
+        own = self.views.own
         if shape.strategy == a.SCHEDULING_STRATEGY_SPREAD:
-            return self._spread.choose(free)
+            view = index.next_after(self._last_spread, excluded, own)
+            self._last_spread = self._last_spread if view is None else view.node_id
+            return view
         if shape.scattered:
-            return self._scatter.choose(free)
-        free = policies.without_devices_first(free, shape)
-        return policies.hybrid(free, self._node_id, self._random)
+            view = index.next_after(self._last_scattered, excluded, own)
+            self._last_scattered = self._last_scattered if view is None else view.node_id
+            return view
+        return index.emptiest(excluded, own, self._random)
 
     def _why_infeasible(self, shape: Shape) -> str:
         rows = self.views.rows()

@@ -8,6 +8,7 @@ from cluster_common import labels as label_rules
 from raylet_agent.core.demand import Demand
 from raylet_agent.core.facts import NodeFacts
 from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.sendings import SendingsSeen
 
 
 class Snapshots:
@@ -28,6 +29,7 @@ class Snapshots:
         self.idle_since_ms = now_ms
         self.now_ms = now_ms
         self._was_idle = True
+        self.sendings = SendingsSeen()
 
     def build(self, *, with_groups: bool = False) -> n.ResourceSnapshot:
         """The node now."""
@@ -50,6 +52,7 @@ class Snapshots:
             leases=self.leases,
             leases_taken=self._demand.arrivals.named(self.now_ms),
             bundle_use=self._ledger.bundle_use(),
+            sendings_seen=self.sendings.named(self.now_ms),
         )
 
     def demand(self) -> n.DemandReport:

@@ -95,11 +95,11 @@ class GcsRoutes:
         Args:
             ask: sends something that the GCS answers.
         """
-        if self.is_relayed:
+        if self.is_relayed and self._ping_interval_s:
             await self._until_silent(ask)
             self.failed("it is silent")
             return "the relay is silent"
-        if not self._via:
+        if self.is_relayed or not self._via:
             await asyncio.Event().wait()
         await self._until_relay_answers()
         self.is_relayed = True

@@ -21,6 +21,7 @@ from raylet_agent.core import effects as e
 from raylet_agent.core.agent import AgentCore
 from raylet_agent.settings import AgentSettings
 from raylet_agent.shell.environment_store import EnvironmentStore
+from raylet_agent.shell.ended_logs import EndedLogs
 from raylet_agent.shell.fork_client import ForkClient
 from raylet_agent.shell.fork_messages import Report, Spawned
 from raylet_agent.shell.fork_server import preloaded
@@ -72,6 +73,7 @@ class AgentHost:
         self.break_gcs: Callable[[], object]
         self.end_agent: Callable[[e.EndAgent], None]
         self._outputs: dict[bytes, WorkerOutput] = {}
+        self._ended_logs = EndedLogs(int(settings.ended_log_files))
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -114,6 +116,7 @@ class AgentHost:
             if output is not None:
                 del self._outputs[report.worker_id]
                 tail = output.close() or tail
+                self._ended_logs.add(output.files())
             self.core.worker_ended(report.worker_id, report.status, tail, now_ms())
         self.run_effects()
 

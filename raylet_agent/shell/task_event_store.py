@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -66,18 +67,23 @@ class TaskEventStore:
 
     async def collect(self, links: Mapping[bytes, Stream]) -> None:
         """Asks every worker for what it has not sent, and waits for it, for a bounded time."""
-        answers: list[asyncio.Event] = []
+        answers: list[tuple[bytes, asyncio.Event]] = []
         for worker_id, link in links.items():
             answered = asyncio.Event()
-            answers.append(answered)
+            answers.append((worker_id, answered))
             self._unanswered.setdefault(worker_id, []).append(answered)
             link.outbox.put(a.WorkerCommand(flush_task_events=a.FlushTaskEvents()))
-        try:
+        # A worker that hangs is shown as far as it is known.
+        with suppress(TimeoutError):
             async with asyncio.timeout(limits.TASK_EVENTS_COLLECT_MS / 1000):
-                for answered in answers:
+                for _, answered in answers:
                     await answered.wait()
-        except TimeoutError:
-            return  # a worker that hangs is shown as far as it is known
+        for worker_id, answered in answers:
+            waiting = self._unanswered.get(worker_id, [])
+            if answered in waiting:
+                waiting.remove(answered)
+            if not waiting:
+                self._unanswered.pop(worker_id, None)
 
     def batches(self, job_id: bytes) -> Iterator[TaskEventBatch]:
         """What is kept, oldest first, of one job or of all; then what was lost, by job."""

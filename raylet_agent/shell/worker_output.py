@@ -29,6 +29,11 @@ class OutputStream:
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._read_once)
 
+    @property
+    def written(self) -> tuple[Path, int] | None:
+        """Its file and how many bytes went there; None: nothing was ever said."""
+        return (self._path, self._written_bytes) if self._written_bytes else None
+
     def close(self) -> None:
         """Takes what is left and closes; a last line without an end counts as one."""
         # Bounded: a stranger that inherited the pipe may write for ever.
@@ -117,6 +122,11 @@ class WorkerOutput:
         self._out.close()
         self._error.close()
         return self._error.tail.decode(errors="replace").strip()
+
+    def files(self) -> list[tuple[Path, int]]:
+        """Its log files and their sizes in bytes."""
+        found = (self._out.written, self._error.written)
+        return [each for each in found if each is not None]
 
     def _out_lines(self, lines: list[bytes]) -> None:
         self._send(lines, is_error=False)

@@ -23,8 +23,8 @@ ROUNDS = int(os.environ.get("SHOAL_FUZZ_ROUNDS", "6"))
 ANSWER_S = 20
 BROKEN = re.compile(r"(call|output|task)_failed|broken_invariant")
 """What services log when something of their own went wrong."""
-UNEXPECTED = re.compile(r"Unexpected <class|broken invariant")
-"""What callers are told then."""
+UNEXPECTED = re.compile(r"Unexpected <class '(?!google\.protobuf)|broken invariant")
+"""What callers are told then; that bytes are no message is what they deserve to hear."""
 
 
 @shoal.remote

@@ -146,13 +146,14 @@ def test_relayed_nodes_find_the_next_life_of_the_gcs(make_cluster: Callable[...,
 
 def test_faults_of_a_relayed_node_are_its_own(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(num_cpus=0)
-    _, nodes = rack(cluster)
+    relay, nodes = rack(cluster)
     cluster.faults.fail("prepare", nodes[0])
     cluster.faults.delay("NodeSessionService/Connect", nodes[1], 0.05)
     group = placement_group([{"CPU": 1}] * RELAYED, strategy="STRICT_SPREAD")
     shoal.get(group.ready(), timeout=WORK_S)
     cluster.faults.wait_met("prepare", nodes[0])
-    cluster.faults.wait_met("NodeSessionService/Connect", nodes[1])
+    # It is the relay that meets it: what it reads from that node, and from no other.
+    cluster.faults.wait_met("NodeSessionService/Connect", relay)
     cluster.faults.clear()
     remove_placement_group(group)
     until(everything_free, "everything is free again")

@@ -105,6 +105,7 @@ def test_what_a_killed_actor_did_before_stays_known(cluster):
 
 def test_workers_send_by_themselves_soon(cluster):
     """Nobody asks: the agent has what was done, for when its workers are gone."""
+
     def known() -> int:
         return sum(agent_state(n.address).counters["task_events"] for n in cluster.nodes)
 

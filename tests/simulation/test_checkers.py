@@ -33,7 +33,7 @@ def placed(world):
     """A gang, one of its bundles, and the agent that holds it."""
     gang = next(gang for gang in world.gangs() if gang.state == CREATED)
     agent = world.nodes[gang.record.bundle_nodes[0]]
-    return gang, agent.core.ledger.bundles.get(gang.group_id, 0), agent
+    return gang, agent.core.ledger.bundles.of_group(gang.group_id)[0], agent
 
 
 def broken(checker, moment):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster_api.v1 import placement_groups_pb2 as pg
-from gcs_service.limits import NODES_MAX
 from gcs_service.core.placement.choose import choose
 from gcs_service.core.placement.explain import FITS, Explainer
 from gcs_service.core.placement.group import CREATED, PENDING, REMOVED, REMOVING, Group
@@ -27,6 +26,7 @@ from gcs_service.core.placement.scheduling import (
 )
 from gcs_service.core.placement.state import PlacementState
 from gcs_service.core.placement.waiting import WaitClass
+from gcs_service.limits import NODES_MAX
 
 _NOBODYS_FAULT = (INFEASIBLE, DRAINING, RESCHEDULING)
 

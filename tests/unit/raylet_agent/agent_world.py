@@ -232,8 +232,10 @@ def request(
     return item
 
 
-def view(node, *, version=1, labels=None, free=None, total=None, address=None, alive=True):
-    """A node view for a scheduler; `free` defaults to `total`."""
+def view(
+    node, *, version=1, labels=None, free=None, total=None, address=None, alive=True, seen=0
+):
+    """A node view for a scheduler; `free` defaults to `total`. It has seen sendings up to `seen`."""
     total = total or {"CPU": 4}
     return n.NodeView(
         node_id=node,
@@ -244,5 +246,6 @@ def view(node, *, version=1, labels=None, free=None, total=None, address=None, a
             total=t.ResourceSet(amounts=vector(total)),
             available=t.ResourceSet(amounts=vector(total if free is None else free)),
             labels=labels or {},
+            sendings_seen=[n.SendingsSeen(scheduler_id=HERE, all_up_to=seen)] if seen else [],
         ),
     )

@@ -157,4 +157,5 @@ def test_nonsense_breaks_no_invariant(seed: int) -> None:
             peers.step()
         except Exception as error:
             raise AssertionError(f"seed {seed}, step {number}: {error!r}") from error
-    assert peers.world.spawned, "nothing happened at all"
+    # An agent that the dice drained early takes no work.
+    assert peers.world.spawned or peers.world.ends, "nothing happened at all"

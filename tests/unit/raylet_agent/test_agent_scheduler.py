@@ -35,8 +35,8 @@ def test_a_redirect_deducts_until_the_snapshot_contains_the_lease(head):
     assert redirects(head) == [A]
     head.gcs(view=view(A, version=2, total={"CPU": 2}))
     assert redirects(head) == []
-    head.gcs(view=view(A, version=3, total={"CPU": 2}, free={}))
-    head.gcs(view=view(A, version=4, total={"CPU": 2}))
+    head.gcs(view=view(A, version=3, total={"CPU": 2}, free={}, seen=1))
+    head.gcs(view=view(A, version=4, total={"CPU": 2}, seen=1))
     assert head.heard() == [("redirect", leases[1])]
 
 

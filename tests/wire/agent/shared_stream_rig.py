@@ -35,6 +35,8 @@ class NotingGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self.ended = 0
         self.refused = set()
         self.welcomes = True
+        self.answers_pings = True
+        self.ping_interval_ms = 30_000
 
     async def Connect(self, _requests, context):
         frames = []
@@ -57,8 +59,10 @@ class NotingGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
             refused = n.Refused(reason="declared_dead", message="a test refuses it")
             await self.tell(n.GcsItem(node_id=item.node_id, refused=refused), context)
         elif kind == "register" and self.welcomes:
-            await self.tell(welcome(item.node_id, item.register.incarnation), context)
-        elif kind == "ping":
+            options = {"ping_interval_ms": self.ping_interval_ms}
+            told = welcome(item.node_id, item.register.incarnation, **options)
+            await self.tell(told, context)
+        elif kind == "ping" and self.answers_pings:
             answer = n.PingAnswer(nonce=item.ping.nonce)
             await self.tell(n.GcsItem(node_id=item.node_id, ping_answer=answer), context)
 

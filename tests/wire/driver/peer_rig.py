@@ -22,6 +22,8 @@ from driver_client.shell.executor import Executor
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.owner_services import OwnerServices
+from driver_client.shell.process_facts import ProcessFacts
+from driver_client.shell.task_events import TaskEvents
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_service import PeerService
 
@@ -141,11 +143,22 @@ class Side:
 
     async def serve(self, *, execute):
         functions = FunctionStore()
+        facts = ProcessFacts(
+            owner_id=self.owner_id,
+            cluster_id=self.cluster_id,
+            gcs_address="",
+            agent_address="",
+            own_address="",
+            node_id=b"",
+            session_name="",
+            is_driver=False,
+        )
         if execute:
             self.executor = Executor(
                 self.io,
                 self.ownership,
                 functions,
+                TaskEvents(self.io, facts),
                 exit_process=self.left.append,
                 actor_named=lambda _message: None,
                 children=NoChildCalls(),

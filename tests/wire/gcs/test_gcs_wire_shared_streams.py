@@ -133,6 +133,7 @@ async def test_a_node_that_moved_is_no_longer_ended_by_the_shared_stream(gcs, sh
 async def test_a_node_that_moves_there_and_back_breaks_with_the_stream_it_is_on(gcs, shared):
     """The order to leave a stream must not take what registered over it later."""
     await shared.join(A, NOBODY)
+    await shared.join(B, NOBODY)
     own = SharedStream(gcs)
     try:
         await own.register(A, NOBODY, 2)
@@ -141,7 +142,8 @@ async def test_a_node_that_moves_there_and_back_breaks_with_the_stream_it_is_on(
         await own.close()
     assert await gcs.alive(A)
     await shared.close()
-    await until(lambda: dead(gcs, A), "its break was seen")
+    for node_id in (A, B):
+        await until(lambda node_id=node_id: dead(gcs, node_id), "its break was seen")
 
 
 async def test_a_refused_node_leaves_the_others_alone(gcs, shared, ports):
