@@ -52,7 +52,7 @@ class Holder:
     def lease_draining(self, lease_id: bytes) -> None:
         """No node drains."""
 
-    def lease_idle(self, lease_id: bytes) -> bool:
+    def lease_idle(self, lease_id: bytes) -> bool:  # noqa: ARG002 - the holder's signature
         """They are kept until the end."""
         return False
 
@@ -60,7 +60,9 @@ class Holder:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES, help="agents, of equal size")
-    parser.add_argument("--leases", type=int, default=LEASES, help="of one CPU; they fill the nodes")
+    parser.add_argument(
+        "--leases", type=int, default=LEASES, help="of one CPU; they fill the nodes"
+    )
     parser.add_argument(
         "--delays", type=float, nargs="+", default=DELAYS_S, help="seconds that views are late"
     )

@@ -1,9 +1,9 @@
 """`./run bench soak`: drivers come and go 500 times; does anything grow?
 
-Each round connects a driver, creates and kills actors (named, detached and plain, one that prints), runs
-tasks, makes a placement group, stores a key and disconnects. After each the rows of all tables, the
-disk and everybody's memory are read. Memory is PSS, so pages that forked processes share count once.
-FIELD_REPORTS O-17.
+Each round connects a driver, makes and kills actors (named ones, a detached one, one that prints),
+runs tasks, makes a placement group, stores keys and disconnects. After each the rows of all tables,
+the disk and everybody's memory are read. Memory is PSS: pages that forked processes share count
+once. FIELD_REPORTS O-17.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Short:
 
     def say(self) -> None:
         """A line into the log of its worker."""
-        print("here I am")  # noqa: T201 - what a user's program does
+        print("here I am")
 
 
 @shoal.remote(num_cpus=0.5)

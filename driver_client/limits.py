@@ -128,7 +128,7 @@ LOOP_JOINED_MAX_S = 5.0
 """For what a connection left on its loop to end, and for the thread after it."""
 
 ATTEMPTS_KEPT = 64
-"""Repeated calls of one actor that were answered since, before they are looked for and forgotten."""
+"""Repeated calls of one actor that were answered since, before they are forgotten."""
 
 TEMPLATES_MAX = 10_000
 """Functions, each with its options, that a peer was told of over one connection."""

@@ -67,8 +67,8 @@ DEDUCTION_MS = 3_000
 
 SENDINGS_NAMED_MAX = 1_000
 SCHEDULERS_NAMED_MAX = 16
-"""Requests that a snapshot names one by one as come, for each of so many schedulers. Two bytes each,
-and only those that came before an earlier one did."""
+"""Requests that a snapshot names one by one as come, for each of so many schedulers. Two bytes
+each, and only those that came before an earlier one did."""
 
 ROOM_INDEXES_MAX = 256
 """Shapes for which a scheduler keeps the nodes in order."""
@@ -182,7 +182,7 @@ PACKAGE_ROUNDS_UNNAMED_MAX = 3
 PACKAGE_ROUND_DELAY_S = 0.1
 PACKAGE_ROUND_DELAY_S_MAX = 1.0
 """A package nobody could send is looked for again, for about 15 s: a driver that lost its home
-brings its packages to the next one. One that the directory does not name at all is given up soon."""
+brings its packages to the next one. One that the directory does not name is given up soon."""
 
 PACKAGE_CALL_S_MAX = 300.0
 PACKAGE_DIRECTORY_S_MAX = 10.0

@@ -15,8 +15,8 @@ from driver_client import process
 from driver_client.connect import connect_driver, disconnect_driver
 from driver_client.core import options as option_rules
 from driver_client.shell.environment_texts import pack
-from driver_client.shell.package_archives import PackageArchives
 from driver_client.shell.loop_thread import end_waiting_thread
+from driver_client.shell.package_archives import PackageArchives
 from driver_client.shell.runtime import Runtime
 from shoal import processes
 from shoal._version import __version__

@@ -20,6 +20,7 @@ from gcs_service.core.tables import Write
 
 _FEW_ROWS = 64
 
+
 class KvRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One stored value. `expires_wall_ms` 0: never; wall time, since it outlives the process."""
 

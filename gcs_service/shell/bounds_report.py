@@ -1,4 +1,4 @@
-"""Every queue, backlog and table of the shell with its length and its cap, for `shoal status -v`."""
+"""Every queue, backlog and table of the shell with length and cap, for `shoal status -v`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class BoundsReport:
         outputs = sum(bridge.queue_length for bridge in self._bridges)
         return [
             *queues,
-            ("queue_io_loop", outputs, common_limits.SERVER_CALLS_OPEN_MAX + limits.LOOP_OUTPUTS_MAX),
+            ("queue_io_loop", outputs, calls + limits.LOOP_OUTPUTS_MAX),
             ("store_held_row", self._journal.held_rows, limits.STORE_LOST_ROWS_MAX),
             ("store_held_output", self._journal.held_outputs, limits.STORE_LOST_OUTPUTS_MAX),
         ]

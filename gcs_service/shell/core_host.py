@@ -108,7 +108,7 @@ class CoreHost:
         return await answer
 
     async def breathe(self) -> None:
-        """Waits while we are far behind, here or in what is to be said: for streams, between frames."""
+        """Waits while we are far behind with what was said, or is to be: for streams, by frame."""
         if self.executor.queue_length > limits.EXECUTOR_QUEUE_ITEMS_MAX:
             await self.ask(_nothing)
         while self._lane.backlog + self._broadcast.backlog > limits.LOOP_OUTPUTS_MAX:

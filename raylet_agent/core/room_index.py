@@ -1,9 +1,9 @@
 """Nodes with room for one kind of request, in the order in which they are chosen.
 
-Looking at every node for every request costs what the cluster is large: 20,000 requests over 200
-nodes took a scheduler 9 s. Requests of one shape come in numbers, and between two of them one or two
-views changed. So for each shape in use there is a sorted list, brought up to date from the log of
-changes when the shape is asked for; a shape that nobody asks for costs nothing.
+Looking at every node for every request costs what the cluster is large: placing 20,000 requests on
+200 nodes took 11 s, most of it in the scheduler. Requests of one shape come in numbers, and between
+two of them one or two views changed. So for each shape in use there is a sorted list, brought up to
+date from the log of changes when the shape is asked for; one that nobody asks for costs nothing.
 """
 
 from __future__ import annotations

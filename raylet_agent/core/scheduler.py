@@ -113,9 +113,7 @@ class Scheduler:
         index.refresh()
         return index
 
-    def _pick(
-        self, index: RoomIndex, shape: Shape, excluded: dict[bytes, int]
-    ) -> NodeView | None:
+    def _pick(self, index: RoomIndex, shape: Shape, excluded: dict[bytes, int]) -> NodeView | None:
         own = self.views.own
         if shape.strategy == a.SCHEDULING_STRATEGY_SPREAD:
             view = index.next_after(self._last_spread, excluded, own)

@@ -1,4 +1,4 @@
-"""Requests that a scheduler sent to a node, numbered, so that a view says exactly which it contains.
+"""Requests that a scheduler sent to a node, numbered: a view says exactly which it contains.
 
 The scheduler counts what it sends to each node; the request carries the number; the node's
 snapshots say which numbers came. So a deduction ends with the first snapshot that was made after

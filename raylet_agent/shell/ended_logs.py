@@ -1,4 +1,4 @@
-"""Log files of workers that ended: the newest stay, so that a node's disk does not fill with them."""
+"""Log files of workers that ended: the newest stay, so that they do not fill a node's disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EndedLogs:
         return len(self._files)
 
     def add(self, files: Iterable[tuple[Path, int]]) -> None:
-        """Files that nobody writes to any more, with their sizes; the oldest go when they are many."""
+        """Files that nobody writes to any more, with their sizes; of too many the oldest go."""
         for path, size in files:
             self._files.append((path, size))
             self._bytes += size

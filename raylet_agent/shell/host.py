@@ -20,8 +20,8 @@ from raylet_agent import limits
 from raylet_agent.core import effects as e
 from raylet_agent.core.agent import AgentCore
 from raylet_agent.settings import AgentSettings
-from raylet_agent.shell.environment_store import EnvironmentStore
 from raylet_agent.shell.ended_logs import EndedLogs
+from raylet_agent.shell.environment_store import EnvironmentStore
 from raylet_agent.shell.fork_client import ForkClient
 from raylet_agent.shell.fork_messages import Report, Spawned
 from raylet_agent.shell.fork_server import preloaded

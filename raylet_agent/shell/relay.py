@@ -8,7 +8,7 @@ is pinged and declared dead by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -92,10 +92,12 @@ class _Passage:
 
     async def run(self, first: n.AgentFrame) -> _End:
         """Until one of both sides ends; how."""
-        up = asyncio.ensure_future(self._up(first))
-        down = asyncio.ensure_future(self._down())
-        writer = asyncio.ensure_future(self._send())
-        tasks: list[asyncio.Future[_End | None]] = [up, down, writer]
+        sides: tuple[Coroutine[Any, Any, _End | None], ...] = (
+            self._up(first),
+            self._down(),
+            self._send(),
+        )
+        tasks = [asyncio.ensure_future(side) for side in sides]
         try:
             waiting = set(tasks)
             while True:

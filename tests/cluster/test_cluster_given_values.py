@@ -98,7 +98,7 @@ def test_an_actor_that_names_itself_and_one_that_somebody_else_owns(one_node):
     shoal.kill(keeper)
 
 
-@pytest.mark.parametrize("owner", [1, "name", Keeper], ids=repr)
+@pytest.mark.parametrize("owner", [1, "name", Keeper], ids=["number", "text", "class"])
 def test_an_owner_is_an_actor_handle(one_node, owner):
     with pytest.raises(TypeError, match="_owner must be an actor handle"):
         shoal.put(1, _owner=owner)

@@ -1,4 +1,4 @@
-"""Nodes that join through another agent: work as ever, and what becomes of it when that one ends."""
+"""Nodes that join through another agent, and what becomes of their work when that one ends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ BREATHING = (
 def test_rows_disk_and_memory_are_flat_after_warm_up():
     result = soak.run(ROUNDS, ACTORS, TASKS, HISTORY_ROWS)
     before, after = result["rows_after_warm_up"], result["rows_at_the_end"]
-    # Tombstones of owners live for ten minutes and are capped by number; queues and deadlines breathe.
+    # Tombstones of owners live for ten minutes and are capped; queues and deadlines breathe.
     kept = {name for name in after if not name.startswith(BREATHING)}
     grown = {name for name in kept if after[name] > before[name]}
     assert grown == set(), (before, after)

@@ -1,4 +1,4 @@
-"""FIELD_REPORTS O-19 at its size: 200 nodes, a checker or a node that hangs, nobody blamed wrongly."""
+"""FIELD_REPORTS O-19 at its size: of 200 nodes none is blamed for what others do."""
 
 from __future__ import annotations
 

@@ -116,9 +116,7 @@ def _least_used(
     return best[dice.randrange(max(1, int(len(best) * BEST_SHARE)))]
 
 
-def _next_in_turn(
-    state: PlacementState, request: PickRequest, amounts: Amounts
-) -> NodeRoom | None:
+def _next_in_turn(state: PlacementState, request: PickRequest, amounts: Amounts) -> NodeRoom | None:
     """The node with room that follows the last one taken so, in order of ids."""
     last = state.spread_last
     best: NodeRoom | None = None

@@ -232,10 +232,8 @@ def request(
     return item
 
 
-def view(
-    node, *, version=1, labels=None, free=None, total=None, address=None, alive=True, seen=0
-):
-    """A node view for a scheduler; `free` defaults to `total`. It has seen sendings up to `seen`."""
+def view(node, *, version=1, labels=None, free=None, total=None, address=None, alive=True, seen=0):
+    """A node view for a scheduler; `free` defaults to `total`; `seen`: sendings that came."""
     total = total or {"CPU": 4}
     return n.NodeView(
         node_id=node,

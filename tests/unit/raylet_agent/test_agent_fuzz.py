@@ -79,9 +79,7 @@ class Peers:
     def sensible_return(self) -> None:
         lease = self.dice.choice(LEASES)
         back = a.LeaseReturn(lease_ids=[lease], kill_worker=self.dice.random() < 0.3)
-        self.world.core.owner_items(
-            lease[:16], [a.OwnerItem(return_lease=back)], self.world.now_ms
-        )
+        self.world.core.owner_items(lease[:16], [a.OwnerItem(return_lease=back)], self.world.now_ms)
 
     def gcs_item(self) -> None:
         item = n.GcsItem()

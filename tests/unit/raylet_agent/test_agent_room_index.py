@@ -27,9 +27,7 @@ def by_looking(views: NodeViews, shape, excluded):
     rows = [
         x
         for x in views.rows()
-        if x.feasible(shape)
-        and x.has_room(shape)
-        and excluded.get(x.node_id, -1) < x.version
+        if x.feasible(shape) and x.has_room(shape) and excluded.get(x.node_id, -1) < x.version
     ]
     plain = [x for x in rows if not x.total.get("GPU", 0)] or rows
     return min(plain, key=lambda x: (x.utilisation(), x.node_id), default=None)

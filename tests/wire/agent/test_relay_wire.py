@@ -244,7 +244,7 @@ async def test_a_relay_without_an_answer_is_passed_by(rig, monkeypatch):
 
 
 async def test_a_node_that_hears_nothing_asks_and_goes_another_way(rig):
-    """A relay that hangs keeps its connections, so only an answer from the GCS shows that it works."""
+    """A relay that hangs keeps its connections: only an answer from the GCS shows that it works."""
     silent = SharedRig()
     await silent.start()
     silent.gcs.ping_interval_ms = 400

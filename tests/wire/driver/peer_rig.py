@@ -22,10 +22,10 @@ from driver_client.shell.executor import Executor
 from driver_client.shell.function_store import FunctionStore
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.owner_services import OwnerServices
-from driver_client.shell.process_facts import ProcessFacts
-from driver_client.shell.task_events import TaskEvents
 from driver_client.shell.ownership import Ownership
 from driver_client.shell.peer_service import PeerService
+from driver_client.shell.process_facts import ProcessFacts
+from driver_client.shell.task_events import TaskEvents
 
 WAIT_S = 10.0
 CLUSTER = b"c" * 16

@@ -122,6 +122,19 @@ def test_a_request_goes_home_by_the_scheduler_to_a_node_and_back_when_it_is_reje
     assert owner.opened == [HOME, SCHEDULER, FAR]
 
 
+def test_the_number_goes_to_the_node_and_what_the_node_said_back_to_the_scheduler(owner):
+    lease_id = owner.ask(1)
+    sending = a.Sending(scheduler_id=b"s", number=3)
+    owner.say(HOME, redirect=a.LeaseRedirect(lease_id=lease_id, address=FAR, sending=sending))
+    reject = a.LeaseReject(lease_id=lease_id, node_id=b"far")
+    reject.snapshot.version = 9
+    owner.say(FAR, reject=reject)
+    owner.say(HOME, redirect=a.LeaseRedirect(lease_id=lease_id, address=FAR, sending=sending))
+    asked = [item for _, kind, item in owner.sent if kind == "request"][1:]
+    assert [item.HasField("sending") for item in asked] == [True, False, True]
+    assert [item.rejection.snapshot.version for item in asked] == [0, 9, 0]
+
+
 def test_a_request_of_a_bundle_goes_straight_to_its_agent_and_fails_with_it(owner):
     owner.ask(1, FAR, placement_group_id=GROUP)
     assert owner.requests() == [(FAR, False, [])]

@@ -1,4 +1,4 @@
-"""One loop serves the connections of a process one after another; nothing of the last one goes on."""
+"""One loop serves a process's connections one after another; nothing of the last one goes on."""
 
 from __future__ import annotations
 
