@@ -113,7 +113,11 @@ class PeerService(rpc.CoreWorkerServiceServicer):
                     return
                 if frame.HasField("create_actor") and not await self._may_create(stream, frame):
                     continue
-                self._take(stream, frame, watched)
+                try:
+                    self._take(stream, frame, watched)
+                except (ValueError, LookupError) as error:
+                    text = f"a frame that makes no sense to this process: {error!r}"
+                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         finally:
             stream.closed = True
             stream.read_to_its_end.set()
