@@ -28,8 +28,8 @@ BREATHING = (
     "request_shape",
     "room_",
 )
-"""Names of rows that depend on the moment of the look, or stay for a while under a cap: tombstones of
-owners and of removed groups (so many at most), a driver's next turn to be dialled (30 s)."""
+"""Names of rows that depend on the moment of the look, or stay for a while under a cap: tombstones
+of owners and of removed groups (so many at most), a driver's next turn to be dialled (30 s)."""
 
 
 def test_rows_disk_and_memory_are_flat_after_warm_up():
