@@ -83,8 +83,10 @@ def actor(phase: str, story: Story, *, detached: bool, by_kill: bool) -> Iterato
         else:
             os.kill(pid, signal.SIGKILL)  # it restarts, but what its first life owned is over
 
-    yield end
-    shoal.kill(owner)
+    try:
+        yield end
+    finally:  # a case that fails must not take the name from the next one
+        shoal.kill(owner)
 
 
 @contextmanager
@@ -148,8 +150,22 @@ def takes_the_name() -> None:
     shoal.kill(other)
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("missing", ["no room", "no argument"])
+LISTED_TOO_LATE = pytest.mark.xfail(
+    run=False,
+    reason="known defect: every second time or so the GCS lists the actor as wanted 20 s after"
+    " the crash of its owner, a detached actor; its name stays taken, also for the cases behind",
+)
+WAITING = [(owner, missing) for missing in ("no room", "no argument") for owner in OWNERS]
+DEFECT = ("detached actor", "no room")
+
+
+@pytest.mark.parametrize(
+    ("owner", "missing"),
+    [
+        pytest.param(*case, id=f"{case[1]}-{case[0]}", marks=[LISTED_TOO_LATE] * (case == DEFECT))
+        for case in WAITING
+    ],
+)
 def test_an_actor_that_waits_to_start_ends_with_its_owner(one_node, tmp_path, owner, missing):
     ends_with_its_owner(owner, missing, one_node, tmp_path)
 
