@@ -37,6 +37,7 @@ class NotingGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self.welcomes = True
         self.answers_pings = True
         self.ping_interval_ms = 30_000
+        self.one_write = asyncio.Lock()
 
     async def Connect(self, _requests, context):
         frames = []
@@ -67,7 +68,8 @@ class NotingGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
             await self.tell(n.GcsItem(node_id=item.node_id, ping_answer=answer), context)
 
     async def tell(self, item, context=None):
-        await (context or self.contexts[-1]).write(n.GcsFrame(items=[item]))
+        async with self.one_write:  # gRPC takes one at a time
+            await (context or self.contexts[-1]).write(n.GcsFrame(items=[item]))
 
     def drop(self):
         """Breaks the newest stream."""

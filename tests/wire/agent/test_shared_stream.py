@@ -86,8 +86,8 @@ async def test_with_sync_scope_all_everybody_gets_views(rig, stream):
     await call.write(register(A))
     await until(rig.gcs.items, "it registered")
     await rig.gcs.tell(welcome(A, 1, settings={"sync_scope": "all"}))
-    await rig.gcs.tell(view(B))
     assert await read(call) == ["welcome"]
+    await rig.gcs.tell(view(B))
     assert await read(call) == ["view"]
 
 
