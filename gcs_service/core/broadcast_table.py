@@ -30,10 +30,9 @@ class FanOut(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Member:
-    __slots__ = ("_view", "record", "session", "snapshot")
+    __slots__ = ("_view", "record", "snapshot")
 
-    def __init__(self, session: int, record: t.NodeRecord) -> None:
-        self.session = session
+    def __init__(self, record: t.NodeRecord) -> None:
         self.record = record
         self.snapshot: ns.ResourceSnapshot | None = None
         self._view: ns.GcsItem | None = None
@@ -97,7 +96,7 @@ class BroadcastTable:
     def opened(self, effect: NodeSessionOpened) -> list[FanOut]:
         """A welcomed node: it is told what it missed, and the views if it schedules."""
         session, record = effect.session, effect.record
-        member = self._members[record.node_id] = _Member(session, record)
+        member = self._members[record.node_id] = _Member(record)
         # A session restates everything, so its first numbers count whatever their version.
         member.put(effect.snapshot)
         self._open.put(record.node_id, session)
@@ -124,10 +123,7 @@ class BroadcastTable:
 
     def closed(self, session: int, node_id: bytes) -> None:
         """A node's stream ended. Its view stays until it resumes or dies."""
-        member = self._members.get(node_id)
-        if member is not None and member.session == session:
-            member.session = 0
-            self._open.drop(node_id)
+        self._open.drop(node_id, session)
         self._receivers.drop(node_id, session)
 
     def snapshot(self, node_id: bytes, snapshot: ns.ResourceSnapshot) -> list[FanOut]:
