@@ -90,7 +90,7 @@ class GcsRoutes:
         tell("route_to_gcs_failed", address=address, reason=reason)
 
     async def until_other_is_better(self, ask: Callable[[], None]) -> str:
-        """Returns when a new session should take the other route, and why.
+        """Returns when a new session should take the other route, and why. Only with a relay.
 
         Args:
             ask: sends something that the GCS answers.
@@ -99,8 +99,8 @@ class GcsRoutes:
             await self._until_silent(ask)
             self.failed("it is silent")
             return "the relay is silent"
-        if self.is_relayed or not self._via:
-            await asyncio.Event().wait()
+        if self.is_relayed:
+            await asyncio.Event().wait()  # nobody is pinged: there is nothing to go by
         await self._until_relay_answers()
         self.is_relayed = True
         return "the relay answers"

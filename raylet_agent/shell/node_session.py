@@ -149,12 +149,10 @@ class NodeSession:
             if first is None:
                 return
             self._welcomed(first)
-            watch = asyncio.get_running_loop().create_task(self._watch_route(call))
-            try:
+            if self._routes.has_relay:
+                await self._serve_watched(call)
+            else:
                 await self._serve(call)
-            finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
         finally:
             self._outbox = self._host.gcs = None
             call.cancel()
@@ -206,6 +204,14 @@ class NodeSession:
             writer.cancel()
             with suppress(asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
                 await writer
+
+    async def _serve_watched(self, call: Any) -> None:
+        watch = asyncio.get_running_loop().create_task(self._watch_route(call))
+        try:
+            await self._serve(call)
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
 
     async def _watch_route(self, call: Any) -> None:
         """Breaks the session when the other route is the better one."""
