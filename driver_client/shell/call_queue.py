@@ -38,6 +38,9 @@ class CallQueue:
     def extend(self, items: Sequence[Work]) -> None:
         """Adds work; wakes the consumer if it sleeps. I/O thread."""
         self._items.extend(items)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._sleeping:
             self._sleeping = False
             if self._gate.locked():
@@ -67,6 +70,7 @@ class CallQueue:
                 break
             if item is None or callable(item):
                 items.append(item)
+                self._wake()  # the consumer may have looked just while it was out
                 break
             taken.append(item)
         taken.reverse()
@@ -75,7 +79,7 @@ class CallQueue:
     def drop(self, stream: PeerStream) -> None:
         """Forgets what a caller queued that is gone. I/O thread."""
         kept = [item for item in self.take_back() if item[0] is not stream]
-        self._items.extend(kept)
+        self.extend(kept)
 
     def running_ms(self) -> float:
         """For how long the present call has been running; 0: none runs."""
