@@ -91,8 +91,8 @@ def test_a_gang_is_bought_whole_or_not_at_all(head, tmp_path):
         too_large = placement_group([{"trainer": 1}] * 5, strategy="STRICT_SPREAD")
         until(lambda: len(cluster_resource_state().gangs) == 1, "the gang is demand")
         lives_on(lambda: nodes() == 0, "nothing is bought for a part of a gang", 1.0)
-        status = json.loads(run_status(head))
-        assert status["autoscaler"]["infeasible_gangs"] == [too_large.id.hex()]
+        told = lambda: json.loads(run_status(head))["autoscaler"]["infeasible_gangs"]
+        until(lambda: told() == [too_large.id.hex()], "the autoscaler says which gang", DEADLINE_S)
         fits = placement_group([{"trainer": 1}] * 4, strategy="STRICT_SPREAD")
         shoal.get(fits.ready(), timeout=DEADLINE_S)
         assert nodes() == 4
