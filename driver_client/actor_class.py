@@ -208,6 +208,7 @@ class ActorClass(Generic[C]):
         return ActorHandle(decode(spec.handle), ref)
 
     async def _register(self, runtime: Runtime, spec: ActorSpec) -> ActorHandle | None:
+        await runtime.leases().known_at_home()
         link = runtime.gcs()
         record = self._record(runtime, spec, detached=False)
         request = gcs.RegisterNamedActorRequest(

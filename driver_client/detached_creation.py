@@ -13,7 +13,6 @@ from cluster_api.v1 import agent_pb2 as agent_pb
 from cluster_api.v1 import gcs_pb2 as gcs
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
-from driver_client import limits
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.shell.actor_messages import creation_message
 from driver_client.shell.dependencies import Dependencies
@@ -34,7 +33,7 @@ async def create_detached(
         scheduling=_scheduling(spec.key.request),
     )
     if waits:
-        await _be_an_owner(runtime)
+        await runtime.leases().known_at_home()
         request.arguments_pending = True
     _fill_in(request, runtime, spec)
     link = runtime.gcs()
@@ -46,15 +45,6 @@ async def create_detached(
     if waits and answer.created:
         runtime.io.keeper.start(_follow(runtime, spec, request, ready), "detached arguments")
     return answer
-
-
-async def _be_an_owner(runtime: Runtime) -> None:
-    """Our agent tells the GCS of our end only once it knows that we own something."""
-    welcomed = runtime.leases().home.welcomed
-    try:
-        await asyncio.wait_for(welcomed.wait(), limits.CONNECT_TIMEOUT_S)
-    except TimeoutError:
-        return  # without an agent we end by ourselves
 
 
 async def _follow(

@@ -36,6 +36,7 @@ class LeaseClient:
         self._routes = LeaseRoutes(home_address)
         self._sessions: dict[str, LeaseSession] = {}
         self._opening = asyncio.Semaphore(limits.AGENT_SESSIONS_OPENING_MAX)
+        self._known_at_home = asyncio.Event()
         self._is_carrying_out = False
         self.declared_dead: Callable[[str], None] | None = None
         """Told once when the cluster takes this process for dead; it calls `end_all`."""
@@ -99,6 +100,20 @@ class LeaseClient:
     def home(self) -> LeaseSession:
         """The session with the home agent; it may be given up already."""
         return self._sessions[self._routes.home_address]
+
+    async def known_at_home(self) -> None:
+        """Waits until an agent answers for this process's life.
+
+        Nobody else may hear that it owns something before: if it is killed, only an agent that
+        knows it as an owner tells the GCS. Ends too when no agent comes within
+        `CONNECT_TIMEOUT_S`; without one a process ends by itself.
+        """
+        if self._known_at_home.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._known_at_home.wait(), limits.CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("not_known_at_home", address=self.home_address)
 
     @property
     def home_address(self) -> str:
@@ -174,6 +189,8 @@ class LeaseClient:
         """One item from an agent."""
         if item.HasField("welcome"):
             again = session.attempts > 1
+            if session.address == self.home_address:
+                self._known_at_home.set()
             self._routes.welcomed(session.agent, item.welcome, again=again)
         elif item.HasField("refused"):
             self._refused(session, item.refused)

@@ -6,6 +6,7 @@ They serve lists and names only; the owner is the actor's one brain (DESIGN sect
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -26,8 +27,15 @@ log = get_logger()
 class RecordReporter:
     """Actors whose newest record was not sent yet; it is made when it leaves. I/O thread only."""
 
-    def __init__(self, io: IoThread, stub: rpc.ActorServiceAsyncStub, owner_id: bytes) -> None:
+    def __init__(
+        self,
+        io: IoThread,
+        stub: rpc.ActorServiceAsyncStub,
+        owner_id: bytes,
+        may_begin: Callable[[], Awaitable[None]],
+    ) -> None:
         self._io = io
+        self._may_begin = may_begin
         self._stub = stub
         self._owner_id = owner_id
         self._unsent: dict[bytes, OwnedActor] = {}
@@ -89,6 +97,7 @@ class RecordReporter:
             self._idle.set()
 
     async def _send(self) -> None:
+        await self._may_begin()
         delay = limits.RECONNECT_DELAY_MIN_S
         while self._unsent:
             ids_now = list(self._unsent)[: limits.ACTOR_RECORDS_BATCH_MAX]

@@ -142,10 +142,13 @@ class Runtime:
     def host(self) -> ActorHost:
         """Owned actors."""
         if self._host is None:
-            reporter = RecordReporter(self.io, self.gcs().actors, self.facts.owner_id)
+            leases = self.leases()
+            reporter = RecordReporter(
+                self.io, self.gcs().actors, self.facts.owner_id, leases.known_at_home
+            )
             self._host = ActorHost(
                 self.services,
-                self.leases(),
+                leases,
                 self._router,
                 self.group_session,
                 reporter,

@@ -19,7 +19,6 @@ from tests.cluster.waiting import until
 pytestmark = pytest.mark.usefixtures("settled")
 
 ROOT = Path(__file__).parents[2]
-NAME = "subject"
 
 DRIVER = f"""
     import sys
@@ -28,10 +27,15 @@ DRIVER = f"""
     from tests.cluster.fates import Story, bring_to
     from tests.cluster.remote_code import pass_gate
     shoal.init(namespace="tests", log_to_driver=False)
-    subject = bring_to("PHASE", Story("FOLDER"), name="subject")
+    subject = bring_to("PHASE", Story("FOLDER"), name="NAME")
     print("ready")
     pass_gate("FOLDER/end")
 """
+
+
+def name_in(folder: str | Path) -> str:
+    """The subject's name: of this case alone, so that one that fails takes none from others."""
+    return f"subject of {Path(folder).name}"
 
 
 @shoal.remote(num_cpus=0, max_restarts=1)
@@ -39,13 +43,13 @@ class Owner:
     """An actor that owns a subject."""
 
     def own(self, phase: str, folder: str) -> int:
-        self.subject = bring_to(phase, Story(folder), name=NAME)
+        self.subject = bring_to(phase, Story(folder), name=name_in(folder))
         return os.getpid()
 
 
 @shoal.remote(num_cpus=0, max_retries=0)
 def own(phase: str, folder: str) -> None:
-    subject = bring_to(phase, Story(folder), name=NAME)
+    subject = bring_to(phase, Story(folder), name=name_in(folder))
     Path(f"{folder}/.owner").write_text(str(os.getpid()), encoding="ascii")
     Path(f"{folder}/.owner").rename(f"{folder}/owner")
     pass_gate(f"{folder}/end")
@@ -58,6 +62,7 @@ End = Callable[[], None]
 @contextmanager
 def driver(phase: str, story: Story, address: str, *, in_order: bool) -> Iterator[End]:
     text = DRIVER.replace("PHASE", phase).replace("FOLDER", str(story.folder))
+    text = text.replace("NAME", name_in(story.folder))
     with started_driver(text, address) as started:
         assert started.line() == "ready"
 
@@ -73,7 +78,7 @@ def driver(phase: str, story: Story, address: str, *, in_order: bool) -> Iterato
 
 @contextmanager
 def actor(phase: str, story: Story, *, detached: bool, by_kill: bool) -> Iterator[End]:
-    lifetime = {"lifetime": "detached", "name": "owner"} if detached else {}
+    lifetime = {"lifetime": "detached"} if detached else {}
     owner = Owner.options(**lifetime).remote()
     pid = shoal.get(owner.own.remote(phase, str(story.folder)))
 
@@ -127,45 +132,32 @@ OWNERS = ("job", "killed driver", "killed actor", "crashed actor", "detached act
 def ends_with_its_owner(kind: str, phase: str, cluster: object, folder: Path) -> None:
     """The subject's fate, seen by somebody who holds a handle and waits for an answer."""
     story = Story(folder)
+    name = name_in(folder)
     with owner_of(kind, phase, story, cluster.address) as end:
-        held = shoal.get_actor(NAME)
+        held = shoal.get_actor(name)
         waiting = held.pid.remote()
         assert shoal.wait([waiting], timeout=0) == ([], [waiting])
         end()
         error = died(lambda: shoal.get(waiting, timeout=20))
         assert error.cause.name == "OWNER_DIED", error
         assert "owner" in str(error)
-        until(lambda: listed_cause(cluster.address, NAME), "the list says that it is dead")
-        assert listed_cause(cluster.address, NAME) == "OWNER_DIED"
+        until(lambda: listed_cause(cluster.address, name), "the list says that it is dead")
+        assert listed_cause(cluster.address, name) == "OWNER_DIED"
         again = died(lambda: shoal.get(held.pid.remote(), timeout=20))
         assert again.cause.name == "OWNER_DIED"
         nothing_left(story)
-        takes_the_name()
+        takes_the_name(name)
     assert len(story.pids()) == STARTS[phase]
 
 
-def takes_the_name() -> None:
-    """The name is free for anybody."""
-    other = Subject.options(name=NAME, resources={"nowhere": 1}).remote("")
+def takes_the_name(name: str) -> None:
+    """It is free for anybody."""
+    other = Subject.options(name=name, resources={"nowhere": 1}).remote("")
     shoal.kill(other)
 
 
-LISTED_TOO_LATE = pytest.mark.xfail(
-    run=False,
-    reason="known defect: every second time or so the GCS lists the actor as wanted 20 s after"
-    " the crash of its owner, a detached actor; its name stays taken, also for the cases behind",
-)
-WAITING = [(owner, missing) for missing in ("no room", "no argument") for owner in OWNERS]
-DEFECT = ("detached actor", "no room")
-
-
-@pytest.mark.parametrize(
-    ("owner", "missing"),
-    [
-        pytest.param(*case, id=f"{case[1]}-{case[0]}", marks=[LISTED_TOO_LATE] * (case == DEFECT))
-        for case in WAITING
-    ],
-)
+@pytest.mark.parametrize("missing", ["no room", "no argument"])
+@pytest.mark.parametrize("owner", OWNERS)
 def test_an_actor_that_waits_to_start_ends_with_its_owner(one_node, tmp_path, owner, missing):
     ends_with_its_owner(owner, missing, one_node, tmp_path)
 
