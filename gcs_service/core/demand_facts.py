@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import node_session_pb2 as ns
+from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
 
 
@@ -30,10 +30,21 @@ class NodeFact(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupFact(msgspec.Struct, frozen=True, gc=False):
-    """A group that waits for a place. `holders`: nodes that must not get another of its bundles."""
+    """A group that waits for a place.
+
+    Attributes:
+        order: groups are served in this order.
+        missing: indexes of the bundles without a node.
+        domain: what was decided by placed bundles, a value for each of the first `packed_labels`.
+        holders: nodes that must not get another of its bundles.
+    """
 
     order: int
-    request: auto.GangResourceRequest
+    spec: pg.PlacementGroupSpec
+    missing: tuple[int, ...]
+    packed_labels: tuple[str, ...]
+    domain: tuple[str, ...]
+    infeasible: bool
     holders: tuple[bytes, ...]
 
 

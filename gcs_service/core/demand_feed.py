@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from gcs_service.core.actor_placing import needed_by
@@ -97,39 +96,19 @@ def _group(group: Group | None) -> GroupFact | None:
     """The bundles of a waiting group that have no place; its own nodes are no place for them."""
     if group is None:
         return None
-    spec = group.spec
-    spread = spec.strategy == pg.PLACEMENT_STRATEGY_STRICT_SPREAD
-    constraints = [_keep_apart(group.group_id)] if spread else []
-    request = auto.GangResourceRequest(
-        placement_group_id=group.group_id,
-        requests=[
-            auto.ResourceRequest(
-                resources_bundle=spec.bundles[index].resources,
-                label_selector=spec.bundles[index].selector,
-                placement_constraints=constraints,
-            )
-            for index in group.missing
-        ],
-        strategy=pg.PlacementStrategy.Name(spec.strategy).removeprefix("PLACEMENT_STRATEGY_"),
-        packed_labels=group.request.packed_labels,
-        packed_values=dict(zip(group.request.packed_labels, group.domain, strict=False)),
-        details=spec.name,
-        infeasible=_reason(group) == _INFEASIBLE,
-    )
+    spread = group.spec.strategy == pg.PLACEMENT_STRATEGY_STRICT_SPREAD
     holders = tuple(node.node_id for node in group.nodes if node is not None) if spread else ()
-    return GroupFact(order=group.order, request=request, holders=holders)
+    return GroupFact(
+        order=group.order,
+        spec=group.spec,
+        missing=group.missing,
+        packed_labels=tuple(group.request.packed_labels),
+        domain=group.domain,
+        infeasible=_reason(group) == _INFEASIBLE,
+        holders=holders,
+    )
 
 
 def _reason(group: Group) -> str:
     wait = group.wait_class
     return wait.head.reason if wait is not None and wait.failed else ""
-
-
-def _keep_apart(group_id: bytes) -> auto.PlacementConstraint:
-    label = auto.AffinityConstraint(label_name=group_label(group_id), label_value="")
-    return auto.PlacementConstraint(anti_affinity=label)
-
-
-def group_label(group_id: bytes) -> str:
-    """The dynamic label of nodes that hold a bundle of a strictly spread group (as in Ray)."""
-    return f"_PG_{group_id.hex()}"

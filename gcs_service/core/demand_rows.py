@@ -7,7 +7,7 @@ appended to a row when it is asked for; in protobuf, later fields add to earlier
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import types_pb2 as t
@@ -28,36 +28,38 @@ _IDLE_MS_MAX = 1 << 62
 class NodeRow:
     """One node alive."""
 
-    __slots__ = ("_encoded", "_status", "fact", "idle_since_ms")
+    __slots__ = ("_encoded", "_fixed", "_status", "fact", "idle_since_ms")
 
     def __init__(self, fact: NodeFact) -> None:
         self.fact = fact
         self.idle_since_ms = _idle_since(fact)
         self._encoded: bytes | None = None
+        self._fixed: bytes | None = None
         self._status = auto.NODE_STATUS_UNSPECIFIED
 
     def replace(self, fact: NodeFact) -> None:
         """A newer fact; the age of idleness counts from when its snapshot was first seen."""
         if fact.snapshot is not self.fact.snapshot:
             self.idle_since_ms = _idle_since(fact)
+            if fact.snapshot.total != self.fact.snapshot.total:
+                self._fixed = None
+        if fact.record is not self.fact.record:
+            self._fixed = None
         self.fact = fact
         self._encoded = None
 
-    def encode(self, now_ms: int, kept_apart: Sequence[str]) -> bytes:
-        """A `ClusterNodeState` as of now."""
+    def encode(self, now_ms: int, marks: bytes) -> bytes:
+        """A `ClusterNodeState` as of now; `marks`: more of its fields, encoded."""
         if self._encoded is None:
+            if self._fixed is None:
+                self._fixed = _fixed(self.fact)
             self._status = self._status_now()
-            lasting = _lasting(self.fact)
-            lasting.status = self._status
-            self._encoded = lasting.SerializeToString()
+            self._encoded = self._fixed + _moving(self.fact, self._status)
         encoded = self._encoded
         if self._status == auto.NODE_STATUS_IDLE and self.idle_since_ms is not None:
             idle_ms = max(1, min(now_ms - self.idle_since_ms, _IDLE_MS_MAX))
             encoded += _IDLE_TAG + varint(idle_ms)
-        if kept_apart:
-            labels = auto.ClusterNodeState(dynamic_labels=dict.fromkeys(kept_apart, ""))
-            encoded += labels.SerializeToString()
-        return encoded
+        return encoded + marks
 
     def _status_now(self) -> auto.NodeStatus.ValueType:
         fact = self.fact
@@ -90,16 +92,22 @@ def _idle_since(fact: NodeFact) -> int | None:
     return fact.seen_ms - idle_ms if idle_ms > 0 else None
 
 
-def _lasting(fact: NodeFact) -> auto.ClusterNodeState:
+def _fixed(fact: NodeFact) -> bytes:
+    """What is the same from snapshot to snapshot."""
     state = _identity(fact.record)
-    snapshot = fact.snapshot
-    total = snapshot.total.amounts or fact.record.total.amounts
-    state.total_resources.amounts.update(total)
+    state.total_resources.amounts.update(fact.snapshot.total.amounts or fact.record.total.amounts)
+    return state.SerializeToString()
+
+
+def _moving(fact: NodeFact, status: auto.NodeStatus.ValueType) -> bytes:
     room = {name: resources.saturated(amount) for name, amount in fact.room.items()}
-    state.available_resources.amounts.update(room)
-    state.node_state_version = snapshot.version
-    state.drain_accepted = snapshot.draining
-    return state
+    state = auto.ClusterNodeState(
+        available_resources=t.ResourceSet(amounts=room),
+        node_state_version=fact.snapshot.version,
+        drain_accepted=fact.snapshot.draining,
+        status=status,
+    )
+    return state.SerializeToString()
 
 
 def _identity(record: t.NodeRecord) -> auto.ClusterNodeState:

@@ -14,7 +14,8 @@ from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import node_session_pb2 as ns
 from gcs_service import limits
 from gcs_service.core import effects, tables
-from gcs_service.core.demand_facts import DemandUpdate, GroupFact
+from gcs_service.core.demand_facts import DemandUpdate
+from gcs_service.core.demand_groups import GroupRow
 from gcs_service.core.demand_rows import NodeRow, dead_row
 from gcs_service.core.demand_taken import ShapeKey, TakenRequests, shape_key
 from gcs_service.core.effects import Refusal
@@ -38,8 +39,9 @@ class DemandTable:
         self.autoscaling_state = auto.AutoscalingState()
         self.writes: list[Write] = []
         self._reports: dict[bytes, ns.DemandReport] = {}
+        self._wanting: dict[bytes, ns.DemandReport] = {}
         self.taken = TakenRequests()
-        self._groups: dict[bytes, GroupFact] = {}
+        self._groups: dict[bytes, GroupRow] = {}
         self._detached: list[ns.DemandEntry] = []
         self._entries: tuple[int, list[ns.DemandEntry]] | None = None
 
@@ -80,7 +82,7 @@ class DemandTable:
             if group is None:
                 self._groups.pop(group_id, None)
             else:
-                self._groups[group_id] = group
+                self._groups[group_id] = GroupRow(group)
         if update.detached is not None:
             self._detached = list(update.detached)
         self.version += 1
@@ -88,6 +90,7 @@ class DemandTable:
     def _bury(self, node_id: bytes) -> None:
         row = self.nodes.pop(node_id, None)
         self._reports.pop(node_id, None)
+        self._wanting.pop(node_id, None)
         self.taken.node_gone(node_id)
         if row is not None:
             self.dead.append((node_id, dead_row(row.fact.record)))
@@ -96,11 +99,16 @@ class DemandTable:
         """The whole demand of an agent; an older report than the known one changes nothing."""
         if report is None:
             self._reports.pop(node_id, None)
+            self._wanting.pop(node_id, None)
             self.taken.report_gone(node_id)
             return
         known = self._reports.get(node_id)
         if known is None or known.version < report.version:
             self._reports[node_id] = report
+            if report.entries or report.in_transit:
+                self._wanting[node_id] = report
+            else:
+                self._wanting.pop(node_id, None)
             self.taken.reported(node_id, report)
 
     # ---- what people and autoscalers say
@@ -153,28 +161,27 @@ class DemandTable:
 
     # ---- questions
 
-    def groups(self) -> list[auto.GangResourceRequest]:
+    def groups(self) -> list[GroupRow]:
         """Groups that wait, oldest first."""
-        facts = sorted(self._groups.values(), key=lambda fact: fact.order)
-        return [fact.request for fact in facts[: limits.DEMAND_GROUPS_MAX]]
+        rows = sorted(self._groups.values(), key=lambda row: row.fact.order)
+        return rows[: limits.DEMAND_GROUPS_MAX]
 
-    def holders(self) -> dict[bytes, list[str]]:
-        """Nodes that must not get another bundle of a waiting group, with the groups' labels."""
-        held: dict[bytes, list[str]] = {}
-        for fact in self._groups.values():
-            if not fact.holders:
-                continue
-            label = fact.request.requests[0].placement_constraints[0].anti_affinity.label_name
-            for node_id in fact.holders:
-                held.setdefault(node_id, []).append(label)
-        return held
+    def marks(self) -> dict[bytes, bytes]:
+        """What nodes with bundles of strictly spread groups that wait have beside their rows."""
+        marks: dict[bytes, bytes] = {}
+        for row in self._groups.values():
+            if row.fact.holders:
+                mark = row.mark()
+                for node_id in row.fact.holders:
+                    marks[node_id] = marks.get(node_id, b"") + mark
+        return marks
 
     def entries(self) -> list[ns.DemandEntry]:
         """Sums over nodes; shapes in order of their text, so that two looks compare."""
         if self._entries is not None and self._entries[0] == self.version:
             return self._entries[1]
         sums: dict[_EntryKey, ns.DemandEntry] = {}
-        for node_id, report in self._reports.items():
+        for node_id, report in self._wanting.items():
             owed = self.taken.owed(node_id)
             # What no node could hold was not taken: of two entries of a shape lower the other one.
             for entry in sorted(report.entries, key=_is_infeasible) if owed else report.entries:

@@ -9,6 +9,7 @@ from gcs_service.core.demand_table import DemandTable
 from gcs_service.core.wire_bytes import bytes_tag, varint
 
 _NODE_STATES_TAG = bytes_tag(auto.ClusterResourceState.NODE_STATES_FIELD_NUMBER)
+_GROUPS_TAG = bytes_tag(auto.ClusterResourceState.PENDING_GANG_RESOURCE_REQUESTS_FIELD_NUMBER)
 _STATE_TAG = bytes_tag(auto.GetClusterResourceStateResponse.CLUSTER_RESOURCE_STATE_FIELD_NUMBER)
 
 
@@ -25,9 +26,11 @@ class EncodedResponse(msgspec.Struct, frozen=True, gc=False):
 def encode_state(table: DemandTable, now_ms: int) -> bytes:
     """A `ClusterResourceState` of this moment."""
     pieces = [_frame(table).SerializeToString()]
-    held = table.holders()
+    for group in table.groups():
+        pieces += _field(_GROUPS_TAG, group.encode())
+    marks = table.marks()
     for node_id, row in table.nodes.items():
-        pieces += _field(_NODE_STATES_TAG, row.encode(now_ms, held.get(node_id, ())))
+        pieces += _field(_NODE_STATES_TAG, row.encode(now_ms, marks.get(node_id, b"")))
     for _, encoded in table.dead:
         pieces += _field(_NODE_STATES_TAG, encoded)
     return b"".join(pieces)
@@ -44,7 +47,7 @@ def decode_state(table: DemandTable, now_ms: int) -> auto.ClusterResourceState:
 
 
 def _frame(table: DemandTable) -> auto.ClusterResourceState:
-    """Everything but the nodes."""
+    """Everything but the nodes and groups."""
     state = auto.ClusterResourceState(
         cluster_resource_state_version=table.version,
         last_seen_autoscaler_state_version=table.autoscaling_state.autoscaler_state_version,
@@ -58,7 +61,6 @@ def _frame(table: DemandTable) -> auto.ClusterResourceState:
             )
             for entry in table.entries()
         ],
-        pending_gang_resource_requests=table.groups(),
         cluster_session_name=table.session_name,
     )
     if table.constraint.resource_requests:
