@@ -123,7 +123,9 @@ LAST_OUTPUT_MAX_S = 0.5
 GROUP_CACHE_MAX = 20_000
 """Placement groups remembered per process (bundle to node maps)."""
 
-LOOP_CLEARED_MAX_S = 1.0
+LOOP_SETTLED_MAX_S = 0.5
+"""For what a connection left on its loop to end by itself, before it is cancelled."""
+LOOP_CLEARED_MAX_S = 1.5
 LOOP_JOINED_MAX_S = 5.0
 """For what a connection left on its loop to end, and for the thread after it."""
 
@@ -132,3 +134,6 @@ ATTEMPTS_KEPT = 64
 
 TEMPLATES_MAX = 10_000
 """Functions, each with its options, that a peer was told of over one connection."""
+
+SIGNATURES_KEPT = 10_000
+"""Signatures of functions and methods, parsed once; the least used are parsed again."""

@@ -85,6 +85,10 @@ class LoopThread:
         self.loop.connection += 1
         own = asyncio.current_task()
         rest = [task for task in asyncio.all_tasks() if task is not own]
+        if rest:
+            # Calls that gRPC still takes leave of end by themselves; cancelled, it prints them.
+            _, pending = await asyncio.wait(rest, timeout=limits.LOOP_SETTLED_MAX_S)
+            rest = list(pending)
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)

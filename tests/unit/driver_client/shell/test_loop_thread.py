@@ -88,3 +88,30 @@ def test_at_the_end_of_the_process_no_thread_is_left() -> None:
     assert not io.loop.is_closed()
     end_waiting_thread()
     assert io.loop.is_closed()
+
+
+def test_what_ends_by_itself_is_not_cancelled() -> None:
+    """gRPC's own tasks at the end of a call; cancelled, it prints a traceback."""
+    gate = threading.Event()
+    told: list[str] = []
+    left: list[asyncio.Task[None]] = []
+
+    async def ends_soon() -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, gate.wait)
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+        told.append("ended")
+
+    async def leave() -> None:
+        left.append(asyncio.get_running_loop().create_task(ends_soon()))
+        await asyncio.sleep(0)  # it begins
+
+    io = opened()
+    io.call(leave())
+    opener = threading.Timer(0.05, gate.set)
+    opener.start()
+    io.close(nothing())
+    opener.join()
+    assert told == ["ended"]
