@@ -154,14 +154,17 @@ class Faults:
         self._write()
 
     def met(self, kind: str, node: ClusterNode | str = wire.ANY_NODE) -> int:
-        """How many messages of `kind` met a fault at `node` so far."""
+        """How many messages of `kind` met a fault at `node`: one that was not cleared since."""
         identity = _node_name(node)
         try:
             lines = (self.directory / "events").read_text(encoding="ascii").splitlines()
         except FileNotFoundError:
             return 0
         rows = [line.split(" ") for line in lines]
-        return sum(row[2] == kind and identity in (wire.ANY_NODE, row[3]) for row in rows)
+        return sum(
+            int(row[0]) in self._rules and row[2] == kind and identity in (wire.ANY_NODE, row[3])
+            for row in rows
+        )
 
     def wait_met(
         self,
@@ -170,7 +173,7 @@ class Faults:
         count: int = 1,
         timeout: float = 20,
     ) -> None:
-        """Waits until `count` messages of `kind` met a fault at `node`.
+        """Waits until `count` messages of `kind` met a fault at `node`: one that stands.
 
         Raises:
             TimeoutError: they did not come.

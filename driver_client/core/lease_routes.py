@@ -35,6 +35,9 @@ class LeaseRoutes:
         self.verdict = ""
         """Why no lease is given to this process any more."""
         self._is_refused = False
+        self._is_condemned = False
+        """`DeclaredDead` was told. What waits, and what is asked for from now on, hears why from
+        `end_all` and nobody else: agents know less of it than whoever calls that."""
         self.leases: dict[bytes, AskedLease] = {}
         """Asked for or granted, in order of asking."""
         self._sessions: dict[str, AgentSession] = {}
@@ -139,6 +142,9 @@ class LeaseRoutes:
         return lease
 
     def _send(self, lease: AskedLease, address: str) -> None:
+        if self._is_condemned:
+            lease.move(None)
+            return
         session = self.open(address)
         lease.move(session)
         self._say(session, pb.OwnerItem(request=lease.request))
@@ -165,7 +171,12 @@ class LeaseRoutes:
     # ---- from agents
 
     def arrived(self, session: AgentSession, item: pb.LeaseItem) -> None:
-        """One item of a session, but for `welcomed` and `refused`."""
+        """One item of a session, but for `welcomed` and `refused`.
+
+        What follows in the frame in which the session ended does not count.
+        """
+        if session.is_over:
+            return
         kind = item.WhichOneof("item") or ""
         handler = self._handlers.get(kind)
         if handler is not None:
@@ -204,8 +215,8 @@ class LeaseRoutes:
         self._is_refused = True
         if refused.reason != DECLARED_DEAD or not follows_verdict:
             self.lost(session, refused.message)
-        elif not self.verdict:
-            self.verdict = refused.message
+        elif not self._is_condemned:
+            self._is_condemned = True
             self.effects.append(fx.DeclaredDead(refused.message))
 
     def _granted(self, session: AgentSession, grant: pb.LeaseGrant) -> None:
@@ -267,6 +278,8 @@ class LeaseRoutes:
         session.is_over = True
         if self._sessions.get(session.address) is session:
             del self._sessions[session.address]
+        if self._is_condemned:
+            return
         is_home = session.address == self.home_address
         if session.address == self.scheduler_address:
             self.scheduler_address = ""  # the home agent hears of the next one

@@ -36,6 +36,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         ordered = faults.active()
         self._faults = None if ordered is None else SessionFaults(ordered)
         self._events = TaskEventStore(host.core.facts.node_id)
+        self._frames_read = 0
+        self._items_read = 0
 
     async def LeaseSession(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
         self, _requests: object, context: aio.ServicerContext[a.OwnerFrame, a.LeaseFrame]
@@ -96,6 +98,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
                 host.run_effects()
 
     def _owner_items(self, owner_id: bytes, items: Sequence[a.OwnerItem]) -> None:
+        self._frames_read += 1
+        self._items_read += len(items)
         if self._faults is not None:
             items = self._faults.asked(
                 items,
@@ -201,6 +205,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
                 "worker_start_failures": core.pool.start_failures,
                 "node_views": len(core.views),
                 "task_events": len(self._events),
+                "owner_frames": self._frames_read,
+                "owner_items": self._items_read,
                 **({} if self._host.environments is None else self._host.environments.counters),
             },
         )

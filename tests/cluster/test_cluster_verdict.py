@@ -7,6 +7,7 @@ import pytest
 
 import shoal
 from cluster_api.v1 import gcs_pb2, gcs_pb2_grpc
+from driver_client import limits
 from shoal.exceptions import ActorDiedError, RayError, RaySystemError
 from tests.cluster.conftest import NAMESPACE
 from tests.cluster.fates import NOWHERE
@@ -16,14 +17,16 @@ from tests.cluster.waiting import until_gone
 WHY = "declared dead by the cluster"
 
 
+REASON = "JobService/GetAllJobs"
+"""What a driver that hears of its death asks the GCS."""
+
+
 def declare_dead(address: str) -> None:
     """What the GCS concludes from an agent's word, or from a driver that does not answer."""
     job_id = bytes.fromhex(shoal.get_runtime_context().get_job_id())
     with grpc.insecure_channel(address) as channel:
         jobs = gcs_pb2_grpc.JobServiceStub(channel)
         jobs.FinishJob(gcs_pb2.FinishJobRequest(job_id=job_id), timeout=10)
-        rows = jobs.GetAllJobs(gcs_pb2.GetAllJobsRequest(job_id=job_id), timeout=10).jobs
-    assert [row.end_message for row in rows] == ["its job finished"]
 
 
 @pytest.fixture
@@ -63,3 +66,19 @@ def test_a_driver_that_was_declared_dead_is_told_and_says_so_at_every_call(clust
     shoal.init(cluster.address, namespace=NAMESPACE)
     again = Counter.options(name="mine").remote(7)
     assert shoal.get(again.add.remote(), timeout=20) == 8
+
+
+def test_what_is_called_before_the_reason_is_known_hears_it_too(cluster, monkeypatch):
+    """The agents said only that this owner is dead; nobody hears that instead."""
+    monkeypatch.setattr(limits, "VERDICT_REASON_S", 60.0)
+    counter = Counter.remote()
+    shoal.get(counter.pid.remote(), timeout=20)
+    cluster.faults.delay(REASON, "gcs", float("inf"))
+    declare_dead(cluster.address)
+    cluster.faults.wait_met(REASON)
+    called = [increment.remote(1), Counter.remote().add.remote(), counter.add.remote()]
+    assert shoal.wait(called, timeout=0.2) == ([], called)
+    cluster.faults.clear()
+    for reference in called:
+        with pytest.raises(RayError, match=f"{WHY} .its job finished"):
+            shoal.get(reference, timeout=20)

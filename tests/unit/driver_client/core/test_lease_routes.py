@@ -254,6 +254,41 @@ def test_who_was_declared_dead_hears_it_once_and_loses_all(owner, follows):
     assert owner.closed == [HOME]
 
 
+def test_what_waits_hears_the_verdict_and_not_what_agents_say_before_it(owner):
+    """The home agent's last frame, a request and the loss of another agent come in between."""
+    first, bundle = owner.ask(1), owner.ask(2, FAR, placement_group_id=GROUP)
+    home, far = (owner.routes.session_at(address) for address in (HOME, FAR))
+    refused = ns.Refused(reason=DECLARED_DEAD, message="you are dead")
+    owner.routes.refused(home, refused, follows_verdict=True)
+    failed = a.LeaseFailed(lease_id=first, reason=a.LEASE_FAILURE_OWNER_DEAD)
+    owner.routes.arrived(home, a.LeaseItem(failed=failed))
+    asked = len(owner.sent)
+    late = owner.ask(3)
+    to = a.LeaseRedirect(lease_id=bundle, address=SCHEDULER, to_scheduler=True)
+    owner.say(FAR, redirect=to)
+    owner.routes.lost(far, "nobody listens")
+    owner.run()
+    assert (owner.holder.told, owner.sent[asked:]) == ([], [])
+    assert owner.others == [fx.DeclaredDead("you are dead")]
+    assert list(owner.routes.leases) == [first, bundle, late]
+    owner.routes.end_all("this is why")
+    owner.run()
+    assert owner.holder.told == [("failed", a.LEASE_FAILURE_OWNER_DEAD)] * 3
+    assert owner.routes.leases == {}
+    assert owner.routes.verdict == "this is why"
+
+
+def test_what_an_agent_says_behind_its_end_does_not_count(owner):
+    lease_id = owner.ask(1, FAR)
+    far = owner.routes.session_at(FAR)
+    owner.routes.lost(far, "nobody listens")
+    owner.run()
+    owner.routes.arrived(far, a.LeaseItem(grant=a.LeaseGrant(lease_id=lease_id)))
+    owner.run()
+    assert owner.holder.told == []
+    assert owner.requests()[-1][0] == HOME
+
+
 def test_how_much_waits_behind_a_request_is_told_once(owner):
     lease_id = owner.ask(1, backlog=a.Backlog(key=1, count=5))
     redirect(owner, lease_id, SCHEDULER, to_scheduler=True)
