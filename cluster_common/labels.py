@@ -18,6 +18,11 @@ _IN = re.compile(r"^(!?)in\((.*)\)$")
 NODE_ID_LABEL = "shoal.io/node-id"
 """Set by every agent to its own node id, so that a selector or topology level can name the node."""
 
+RAY_NODE_ID_LABEL = "ray.io/node-id"
+"""Ray's key for it. Agents do not carry it twice: selectors are read as if it were the other."""
+
+NODE_ID_LABELS = (NODE_ID_LABEL, RAY_NODE_ID_LABEL)
+
 
 _ANY = ("*",)
 """The values of a term that asks only whether the label exists."""
@@ -49,6 +54,8 @@ def parse_term(key: str, expression: str) -> Term:
         ValueError: bad key, or an expression that is not `v`, `!v`, `in(a,b)` or `!in(a,b)`.
     """
     check_key(key)
+    if key == RAY_NODE_ID_LABEL:
+        key = NODE_ID_LABEL
     listed = _IN.match(expression)
     if listed:
         values = tuple(part.strip() for part in listed.group(2).split(","))
@@ -74,6 +81,14 @@ def parse_selector(terms: Mapping[str, str]) -> tuple[Term, ...]:
         ValueError: as `parse_term`.
     """
     return tuple(parse_term(key, terms[key]) for key in sorted(terms))
+
+
+def shown(labels: Mapping[str, str]) -> dict[str, str]:
+    """A node's labels as its users see them: the node id under Ray's key too."""
+    listed = dict(labels)
+    if NODE_ID_LABEL in listed:
+        listed[RAY_NODE_ID_LABEL] = listed[NODE_ID_LABEL]
+    return listed
 
 
 def matches(selector: tuple[Term, ...], labels: Mapping[str, str]) -> bool:

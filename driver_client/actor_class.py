@@ -19,6 +19,7 @@ from driver_client.actor_handle import (
 )
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
+from driver_client.core import signatures
 from driver_client.core.actor_spec import ActorSpec
 from driver_client.detached_creation import create_detached
 from driver_client.object_ref import ObjectRef
@@ -38,11 +39,12 @@ class _Surface:
     Looked up at the first use: a class that refers to itself is unpickled in two steps.
     """
 
-    __slots__ = ("_class", "_found")
+    __slots__ = ("_class", "_found", "_signatures")
 
     def __init__(self, class_: type[Any]) -> None:
         self._class = class_
         self._found: tuple[dict[str, dict[str, Any]], bool] | None = None
+        self._signatures: dict[str, str] | None = None
 
     def get(self) -> tuple[dict[str, dict[str, Any]], bool]:
         """(methods with their options, whether any is async)."""
@@ -50,12 +52,21 @@ class _Surface:
             self._found = methods_of(self._class)
         return self._found
 
+    def signatures(self) -> dict[str, str]:
+        """What the methods take, by name."""
+        if self._signatures is None:
+            self._signatures = {
+                name: signatures.of_method(self._class, name) for name in self.get()[0]
+            }
+        return self._signatures
+
 
 class ActorClass(Generic[C]):
     """`.remote(...)` starts an actor. `options` gives a variant, this one stays as it is."""
 
     def __init__(self, class_: type[C], options: dict[str, Any]) -> None:
         option_rules.check(options, option_rules.ACTOR_OPTIONS, "an actor class")
+        strategies.check_placement(options)
         self._class = class_
         self._options = options
         self._body = SharedBody(class_)
@@ -101,6 +112,7 @@ class ActorClass(Generic[C]):
 
         Raises:
             ActorAlreadyExistsError: the name is taken (unless `get_if_exists`).
+            TypeError: the constructor does not take these arguments, or they cannot be pickled.
             ValueError: options that contradict each other.
         """
         runtime = process.get_runtime()
@@ -110,6 +122,9 @@ class ActorClass(Generic[C]):
             raise ValueError("get_if_exists=True needs a name")
         if len(name.encode()) > common_limits.NAME_BYTES_MAX:
             raise ValueError(f"the name has more than {common_limits.NAME_BYTES_MAX} bytes")
+        signature = self._body.signature()
+        if signature is not None:
+            signature.check(self._class.__name__, args, kwargs)
         spec = self._spec(runtime, args, kwargs)
         if self._is_detached(runtime):
             return self._start_detached(runtime, spec)
@@ -127,7 +142,7 @@ class ActorClass(Generic[C]):
         return surface
 
     def _check_groups(self, methods: dict[str, dict[str, Any]]) -> None:
-        groups: dict[str, int] = self._options.get("concurrency_groups") or {}
+        groups = option_rules.groups_of(self._options)
         for name, options in methods.items():
             group = options.get("concurrency_group")
             if group and group not in groups:
@@ -165,6 +180,8 @@ class ActorClass(Generic[C]):
             namespace=namespace,
             out_of_order=out_of_order,
             without_events=options.get("enable_task_events") is False,
+            signatures=self._surface.signatures(),
+            groups=list(option_rules.groups_of(options)),
         )
         return ActorSpec(
             actor_id=actor_id,
@@ -176,7 +193,7 @@ class ActorClass(Generic[C]):
             max_restarts=options.get("max_restarts") or 0,
             max_task_retries=options.get("max_task_retries") or 0,
             max_concurrency=concurrency,
-            concurrency_groups=options.get("concurrency_groups") or {},
+            concurrency_groups=option_rules.groups_of(options),
             is_async=is_async,
             out_of_order=handle.out_of_order,
             without_events=handle.without_events,

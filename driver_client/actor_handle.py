@@ -14,12 +14,13 @@ from cluster_common import ids
 from driver_client import exceptions, object_ref, process
 from driver_client.arguments import pack
 from driver_client.core import options as option_rules
+from driver_client.core import signatures
 from driver_client.core.call import CallExtra, CallTemplate, returns_of
-from driver_client.core.shapes import is_list
+from driver_client.core.shapes import is_sequence
 from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
-from driver_client.printed_id import PrintedId
+from driver_client.printed_id import ActorID
 from driver_client.shell.actor_client import ActorClient
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class HandleFacts(msgspec.Struct, frozen=True, array_like=True):
     namespace: str = ""
     out_of_order: bool = False
     without_events: bool = False
+    signatures: dict[str, str] = {}
+    """What the methods take (`core.signatures`)."""
+    groups: list[str] = []
+    """Names of the concurrency groups."""
 
 
 def encode(facts: HandleFacts) -> bytes:
@@ -61,7 +66,16 @@ def decode(data: bytes) -> HandleFacts:
 class ActorMethod:
     """`handle.method`: `.remote(...)` calls it."""
 
-    __slots__ = ("_borrowed", "_client", "_facts", "_limit", "_ref", "_runtime", "_template")
+    __slots__ = (
+        "_borrowed",
+        "_client",
+        "_facts",
+        "_limit",
+        "_ref",
+        "_runtime",
+        "_signature",
+        "_template",
+    )
 
     def __init__(
         self, facts: HandleFacts, ref: ObjectRef[Any] | None, template: CallTemplate
@@ -71,6 +85,9 @@ class ActorMethod:
         self._facts = facts
         self._ref = ref
         self._template = template
+        self._signature = signatures.read(
+            facts.signatures.get(template.method_name, signatures.UNKNOWN)
+        )
         self._runtime: Runtime | None = None
         self._client: ActorClient | None = None
         self._limit = -1
@@ -83,15 +100,22 @@ class ActorMethod:
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Submits one call; calls of one process run in the order they were submitted."""
+        """Submits one call; calls of one process run in the order they were submitted.
+
+        Raises:
+            TypeError: the method does not take these arguments, or they cannot be pickled.
+            PendingCallsLimitExceeded: as many calls wait as `max_pending_calls` allows.
+        """
         runtime = self._runtime
         if runtime is None or runtime.closed:
             runtime = self._bind_runtime()
         client = self._client
         assert client is not None, "bound above"
+        if self._signature is not None:
+            self._signature.check(self._template.call_name, args, kwargs)
         if self._limit > 0 and not client.reserve(self._limit):
             raise exceptions.PendingCallsLimitExceeded(
-                f"{client.outstanding} calls of {client.name} are pending, "
+                f"{client.pending} calls of {client.name} are pending, "
                 f"max_pending_calls is {self._limit}"
             )
         payload, extra = pack(args, kwargs)
@@ -106,6 +130,7 @@ class ActorMethod:
     def options(self, **options: Any) -> ActorMethod:
         """The same method with other options."""
         option_rules.check(options, option_rules.METHOD_OPTIONS, "an actor method")
+        self._check_group(options.get("concurrency_group"))
         old = self._template
         template = _template(
             old.method_name,
@@ -125,6 +150,14 @@ class ActorMethod:
         )
         return ActorMethod(self._facts, self._ref, template)
 
+    def _check_group(self, group: str | None) -> None:
+        groups = self._facts.groups
+        if group and group not in groups:
+            raise ValueError(
+                f"{self._facts.class_name} has no concurrency group {group!r}; "
+                f"it has {', '.join(groups) or 'none'}"
+            )
+
     def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The call as data, for graph libraries: (method, args, kwargs)."""
         return self, args, kwargs
@@ -143,16 +176,26 @@ def _template(
 ) -> CallTemplate:
     retries = options.get("max_task_retries")
     rule: Any = options.get("retry_exceptions") or False
+    if isinstance(rule, bytes):
+        rule = serialization.loads(rule)
     return CallTemplate(
         method_name=name,
         call_name=call_name,
         **returns_of(options.get("num_returns")),
-        backpressure=options.get("_generator_backpressure_num_objects") or 0,
+        backpressure=option_rules.backpressure_of(options),
         max_retries=default_retries if retries is None else retries,
-        retry_exceptions=tuple(rule) if is_list(rule) else rule,
+        retry_exceptions=tuple(rule) if is_sequence(rule) else rule,
         concurrency_group=options.get("concurrency_group") or "",
         without_events=options.get("enable_task_events") is False,
     )
+
+
+def _travelling(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a method as handles carry them: classes of exceptions are pickled."""
+    rule = options.get("retry_exceptions")
+    if is_sequence(rule):
+        return {**options, "retry_exceptions": serialization.dumps(tuple(rule))}
+    return dict(options)
 
 
 class ActorHandle:
@@ -196,14 +239,14 @@ class ActorHandle:
         return handle_from_record, (encode(self._facts),)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._facts.methods]
+        return sorted({*super().__dir__(), *self._facts.methods})
 
     @property
-    def _actor_id(self) -> PrintedId:
-        return PrintedId("ActorID", self._facts.actor_id)
+    def _actor_id(self) -> ActorID:
+        return ActorID(self._facts.actor_id)
 
     @property
-    def _ray_actor_id(self) -> PrintedId:
+    def _ray_actor_id(self) -> ActorID:
         """Ray's name for the id."""
         return self._actor_id
 
@@ -251,7 +294,7 @@ def methods_of(class_: type) -> tuple[dict[str, dict[str, Any]], bool]:
             continue  # a class inside the class is no method
         if name.startswith("__") and (not inspect.isfunction(member) or name == "__init__"):
             continue
-        methods[name] = dict(getattr(member, "__shoal_method__", {}))
+        methods[name] = _travelling(getattr(member, "__shoal_method__", {}))
         if inspect.isgeneratorfunction(member) or inspect.isasyncgenfunction(member):
             methods[name].setdefault("num_returns", "streaming")
         is_async = is_async or inspect.iscoroutinefunction(member)

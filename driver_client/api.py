@@ -13,9 +13,11 @@ from cluster_common.transport.endpoints import make_channel
 from driver_client import exceptions, limits, placement_group, process
 from driver_client.actor_handle import ActorHandle, handle_from_record
 from driver_client.cluster_view import ask
+from driver_client.core.options import WrongArgumentError
 from driver_client.core.shapes import is_list
 from driver_client.given_value import put_at
 from driver_client.object_ref import ObjectRef, entry_of, open_entry
+from driver_client.object_ref_generator import ObjectRefGenerator
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
@@ -30,17 +32,23 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Raises:
         GetTimeoutError: not ready within `timeout` seconds; 0 polls, None is the only "no limit".
         RayError: the error a task ended with, as the user's class too.
-        TypeError, ValueError: not a reference or list of them; negative timeout.
+        TypeError: the list holds something else than references.
+        WrongArgumentError: neither a reference nor a list (a TypeError and a ValueError).
+        ValueError: negative timeout.
     """
-    if timeout is not None and timeout < 0:
-        raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")
+    if timeout is not None:
+        _check_timeout(timeout)
     if isinstance(object_refs, ObjectRef):
         entry = entry_of(object_refs)  # pyright: ignore[reportUnknownArgumentType] - narrowed from Any
         if entry.state == entries.PENDING:
             _block([entry], timeout)
         return open_entry(entry)
     if not is_list(object_refs):
-        raise TypeError(f"get takes an ObjectRef or a list of them, not {_kind(object_refs)}")
+        if isinstance(object_refs, ObjectRefGenerator):
+            return object_refs
+        raise WrongArgumentError(
+            f"get takes an ObjectRef or a list of them, not {_kind(object_refs)}"
+        )
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"get takes ObjectRefs; the list holds {_kind(ref)}")
@@ -92,7 +100,10 @@ def put(value: Any, *, _owner: ActorHandle | None = None) -> ObjectRef[Any]:
     """
     if isinstance(value, ObjectRef):
         raise TypeError("put of an ObjectRef is not allowed: put the value, or a list with the ref")
-    data, contained = serialization.dumps_with_references(value)
+    try:
+        data, contained = serialization.dumps_with_references(value)
+    except Exception as error:
+        raise TypeError(f"put: the value {_kind(value)} cannot be pickled: {error}") from error
     runtime = process.get_runtime()
     if _owner is None:
         return runtime.put(data, contained)
@@ -108,25 +119,30 @@ def wait(
 ) -> tuple[list[Any], list[Any]]:
     """(the first `num_returns` ready references in the list's order, the rest).
 
-    Fewer are ready when `timeout` (seconds; 0 polls, None no limit) ran out.
+    A generator of references is ready when its next reference is there, or it is over. Fewer come
+    when `timeout` (seconds; 0 polls, None no limit) ran out.
 
     Raises:
-        TypeError: not a list of ObjectRefs.
+        TypeError: not a list of ObjectRefs and ObjectRefGenerators.
         ValueError: duplicates, `num_returns` not in 1 .. len, negative timeout.
     """
     refs = ray_waitables
     if not isinstance(refs, list):
         raise TypeError(f"wait takes a list of ObjectRefs, not {_kind(refs)}")
-    if timeout is not None and timeout < 0:
-        raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")
+    if timeout is not None:
+        _check_timeout(timeout)
     if not refs:
         return [], []
     try:
         wanted: list[Entry] = list(map(entry_of, refs))
     except AttributeError:
-        raise TypeError("wait takes ObjectRefs; the list holds something else") from None
+        other = next(ref for ref in refs if not hasattr(ref, "_entry"))
+        raise TypeError(f"wait takes ObjectRefs; the list holds {_kind(other)}") from None
     if len(set(wanted)) != len(wanted):
-        raise ValueError("wait takes a list of different ObjectRefs; there are duplicates")
+        twice = next(ref for ref in refs if refs.count(ref) > 1)
+        raise ValueError(f"wait takes different ObjectRefs; there are duplicates of {twice!r}")
+    if not isinstance(num_returns, (int, float)):
+        raise TypeError(f"num_returns must be a whole number, not {num_returns!r}")
     if not 1 <= num_returns <= len(refs):
         raise ValueError(f"num_returns must be in 1 .. {len(refs)}, not {num_returns}")
     runtime = process.get_runtime()
@@ -155,8 +171,9 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
         ValueError: not an actor handle.
     """
     if not isinstance(actor, ActorHandle):
+        hint = "; shoal.cancel ends a task" if isinstance(actor, ObjectRef) else ""
         raise ValueError(  # noqa: TRY004 - Ray raises this
-            f"kill takes an actor handle, not {_kind(actor)}"
+            f"kill takes an actor handle, not {_kind(actor)}{hint}"
         )
     runtime = process.get_runtime()
     facts = actor._facts  # noqa: SLF001 - the handle's own API  # pyright: ignore[reportPrivateUsage]
@@ -210,7 +227,8 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     completed: Callable[[], Any] | None = getattr(ref, "completed", None)  # of a generator
     target: Any = ref if completed is None else completed()
     if not isinstance(target, ObjectRef):
-        raise TypeError(f"cancel takes an ObjectRef, not {type(ref).__name__}")
+        hint = "; shoal.kill ends an actor" if isinstance(ref, ActorHandle) else ""
+        raise TypeError(f"cancel takes an ObjectRef, not {_kind(ref)}{hint}")
     entry = entry_of(target)  # pyright: ignore[reportUnknownArgumentType] - narrowed from Any
     if force and entry.is_actor_call:
         raise ValueError("force=True is not allowed for actor calls: use shoal.kill on the actor")
@@ -223,8 +241,13 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     Raises:
         ValueError (ActorHandleNotFoundError): there is none; empty name.
     """
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"get_actor takes a non-empty name, not {name!r}")
+    for what, text in (("name", name), ("namespace", namespace)):
+        if text is None and what == "namespace":
+            continue
+        if not isinstance(text, str):
+            raise WrongArgumentError(f"get_actor takes a text as {what}, not {text!r}")
+        if not text:
+            raise ValueError(f"get_actor takes a non-empty {what}, not {text!r}")
     runtime = process.get_runtime()
     space = namespace or runtime.facts.namespace
     runtime.io.call(runtime.names_settled())
@@ -260,8 +283,15 @@ def exit_actor() -> None:
     runtime = process.runtime_if_any()
     if runtime is None or not runtime.facts.actor_id:
         raise TypeError("exit_actor can only be called inside an actor")
-    raise ActorExit("exit_actor was called")
+    raise ActorExit("exit_actor() was called")
 
 
 def _kind(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.80}"
+
+
+def _check_timeout(timeout: Any) -> None:
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
+    if timeout < 0:
+        raise ValueError(f"timeout must be None or 0 or more seconds, not {timeout}")

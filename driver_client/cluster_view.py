@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from cluster_api.v1 import gcs_pb2 as gcs
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
-from cluster_common import resources
+from cluster_common import labels, resources
 from driver_client import process
 from driver_client.shell.gcs_link import GcsLink
 from driver_client.shell.runtime import Runtime
@@ -54,11 +54,14 @@ def _node_row(node: t.NodeRecord) -> dict[str, Any]:
         "ObjectStoreSocketName": "",
         "RayletSocketName": "",
         "MetricsExportPort": 0,
+        "MetricsAgentPort": 0,
+        "DashboardAgentListenPort": 0,
+        "RuntimeEnvAgentPort": 0,
         "NodeName": node.node_name,
         "DeathReason": int(node.death_cause),
         "DeathReasonMessage": node.death_message,
         "Resources": resources.floats(node.total.amounts) if alive else {},
-        "Labels": dict(node.labels),
+        "Labels": labels.shown(node.labels),
         "Draining": node.state == t.NODE_STATE_DRAINING,
     }
 

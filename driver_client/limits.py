@@ -36,7 +36,17 @@ OBJECT_CHUNK_BYTES = 1 << 20
 OBJECT_BYTES_MAX = 1 << 29
 """Largest single value: it travels inside frames until a node's object store carries large ones."""
 
+ACTOR_REPR_CHARS_MAX = 1_000
+"""Of an actor's own `__repr__` in the errors of its methods."""
+
 CONNECT_TIMEOUT_S = 10.0
+HOME_WAIT_S = 20.0
+"""For a driver to find a node that answers for its life, at the start and when it lost its own."""
+HOME_POLL_S = 0.02
+
+FINISH_JOB_S = 2.0
+"""For the GCS to take the end of a job; without it an agent's word about the driver ends it."""
+
 GOODBYE_S_MAX = 1.0
 """A process that ends gives its words to the agents so long to leave."""
 
@@ -53,6 +63,13 @@ GCS_RECONNECT_S = 60.0
 
 VERDICT_REASON_S = 2.0
 """A driver that was declared dead asks the GCS why, at most so long, before its calls fail."""
+
+LOST_AGENT_RETRY_MS_MIN = 100
+LOST_AGENT_RETRY_MS_MAX = 5_000
+"""Between two tries of requests that go to an agent which is gone: whoever names it does not know,
+or nobody else schedules."""
+LOST_AGENTS_REMEMBERED_MAX = 1_000
+"""Addresses whose loss is not reported again before somebody answers there."""
 
 RECONNECT_DELAY_MIN_S = 0.02
 RECONNECT_DELAY_MAX_S = 0.5

@@ -18,6 +18,7 @@ from driver_client import limits
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
+from driver_client.printed_id import JobID, TaskID
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -37,6 +38,10 @@ wake_io: Callable[[], None] | None = None
 """Set by the process's runtime: asks the I/O thread to sweep."""
 
 
+_NOBODYS = Entry(0, b"", "")
+_NOBODYS.local = 1 << 60
+
+
 class ObjectRef(Generic[T_co]):
     """A future value.
 
@@ -46,6 +51,11 @@ class ObjectRef(Generic[T_co]):
     __slots__ = ("__weakref__", "_entry")
 
     def __init__(self, entry: Entry) -> None:
+        if type(entry) is not Entry:
+            self._entry = _NOBODYS  # it is dropped like any other
+            raise TypeError(
+                f"an ObjectRef comes from .remote() or put(), it is not made of {entry!r}"
+            )
         self._entry = entry
 
     def __del__(self) -> None:
@@ -85,15 +95,24 @@ class ObjectRef(Generic[T_co]):
         """The object id, 28 bytes."""
         return self._entry.object_id
 
-    def task_id(self) -> ids.TaskId:
-        """The task that makes the object (of a `put`: its owner's sequence number)."""
-        return ids.task_of(self._entry.object_id)
+    @classmethod
+    def size(cls) -> int:
+        """Length of an object id in bytes."""
+        return ids.OBJECT_ID_BYTES
 
-    def job_id(self) -> ids.JobId:
+    def is_nil(self) -> bool:
+        """False: every reference stands for an object."""
+        return False
+
+    def task_id(self) -> TaskID:
+        """The task that makes the object (of a `put`: its owner's sequence number)."""
+        return TaskID(ids.task_of(self._entry.object_id))
+
+    def job_id(self) -> JobID:
         """The job this process works for, whose calls and values these are."""
         from driver_client import process  # late: it is made of what is made of references
 
-        return ids.JobId(process.get_runtime().facts.job_id)
+        return JobID(process.get_runtime().facts.job_id)
 
     def future(self) -> concurrent.futures.Future[T_co]:
         """A thread's future of the value."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from driver_client import object_ref
 from driver_client.object_ref import ObjectRef
+from driver_client.objects.entry import Entry
 from driver_client.objects.generator_state import GeneratorState
+from driver_client.printed_id import TaskID
 
 
 class ObjectRefGenerator(Iterator[ObjectRef[Any]], AsyncIterator[ObjectRef[Any]]):
@@ -38,6 +40,25 @@ class ObjectRefGenerator(Iterator[ObjectRef[Any]], AsyncIterator[ObjectRef[Any]]
         if entry is None:
             raise StopAsyncIteration
         return object_ref.another(entry)
+
+    @property
+    def _entry(self) -> Entry:
+        """What `wait` looks at (`object_ref.entry_of`)."""
+        return self._state.upcoming()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an ObjectRefGenerator cannot be pickled, hence neither passed nor returned: "
+            "take its ObjectRefs here and pass those"
+        )
+
+    def next_ready(self) -> bool:
+        """Whether `next` gives a reference without waiting."""
+        return self._state.has_next
+
+    def task_id(self) -> TaskID:
+        """The task that makes the items."""
+        return self._end.task_id()
 
     def completed(self) -> ObjectRef[Any]:
         """A reference that completes (with None) when the generator is exhausted."""

@@ -15,7 +15,7 @@ from driver_client.object_ref import ObjectRef, entry_of
 from driver_client.objects import entry as entries
 from driver_client.objects import serialization
 from driver_client.objects.entry import Entry
-from driver_client.printed_id import PrintedId
+from driver_client.printed_id import PlacementGroupID
 from driver_client.shell.group_session import GroupSession
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ class PlacementGroup:
         return not self.id_bytes
 
     @property
-    def id(self) -> PrintedId:
+    def id(self) -> PlacementGroupID:
         """The id, with `hex()`."""
-        return PrintedId("PlacementGroupID", self.id_bytes)
+        return PlacementGroupID(self.id_bytes)
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:

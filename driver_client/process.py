@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from driver_client.base_errors import NotConnectedError
 from driver_client.shell.runtime import Runtime
 
 _runtime: Runtime | None = None
@@ -40,10 +41,10 @@ def connected_runtime() -> Runtime:
     """The runtime, for calls that do not connect by themselves.
 
     Raises:
-        RuntimeError: `init` was not called.
+        NotConnectedError: `init` was not called (a RuntimeError and a RaySystemError).
     """
     if _runtime is None:
-        raise RuntimeError("not connected: call shoal.init() first")
+        raise NotConnectedError("not connected: call shoal.init() first")
     return _runtime
 
 

@@ -12,7 +12,8 @@ from driver_client.arguments import pack
 from driver_client.core import options as option_rules
 from driver_client.core.call import CallTemplate, returns_of
 from driver_client.core.scheduling_key import SchedulingKey
-from driver_client.core.shapes import is_list
+from driver_client.core.shapes import is_sequence
+from driver_client.core.signatures import Signature
 from driver_client.object_ref import ObjectRef
 from driver_client.shared_body import SharedBody
 from driver_client.shell import running
@@ -27,6 +28,7 @@ class RemoteFunction(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], options: dict[str, Any]) -> None:
         option_rules.check(options, option_rules.TASK_OPTIONS, "a remote function")
+        strategies.check_placement(options)
         self._function = function
         self._options = options
         self._body = SharedBody(function)
@@ -34,6 +36,7 @@ class RemoteFunction(Generic[P, R]):
         """The id of this process in its cluster: the runtime itself must not live on in here."""
         self._template: CallTemplate | None = None
         self._key: SchedulingKey | None = None
+        self._signature: Signature | None = None
         functools.update_wrapper(self, function)
 
     def __call__(self, *_args: P.args, **_kwargs: P.kwargs) -> R:
@@ -55,12 +58,17 @@ class RemoteFunction(Generic[P, R]):
         """Submits one call; returns at once. With `num_returns=n`: a list of n references.
 
         Arguments may be references to values of the declared types, hence no parameter types here.
+
+        Raises:
+            TypeError: the function does not take these arguments, or they cannot be pickled.
         """
         runtime = process.get_runtime()
         if runtime.facts.owner_id is not self._prepared_for or running.current.get() is not None:
             self._prepare(runtime)
         assert self._key is not None, "prepared above"
         assert self._template is not None, "prepared above"
+        if self._signature is not None:
+            self._signature.check(self._template.call_name, args, kwargs)
         payload, extra = pack(args, kwargs)
         return runtime.submit(self._key, self._template, payload, extra)
 
@@ -85,13 +93,14 @@ class RemoteFunction(Generic[P, R]):
     def _prepare(self, runtime: Runtime) -> None:
         options = self._options
         body = self._body.get()
+        self._signature = self._body.signature()
         key = strategies.scheduling_key(options, for_actor=False, name=self._function.__name__)
         known = self._key
         same = runtime.facts.owner_id is self._prepared_for
         if same and known is not None and known.digest == key.digest:
             return
         retry_exceptions: Any = options.get("retry_exceptions") or False
-        if is_list(retry_exceptions):
+        if is_sequence(retry_exceptions):
             retry_exceptions = tuple(retry_exceptions)
         retries = options.get("max_retries")
         self._key = key
@@ -99,7 +108,7 @@ class RemoteFunction(Generic[P, R]):
             body=body,
             call_name=options.get("name") or self._function.__name__,
             **returns_of(self._returns()),
-            backpressure=options.get("_generator_backpressure_num_objects") or 0,
+            backpressure=option_rules.backpressure_of(options),
             max_retries=limits.TASK_RETRIES_DEFAULT if retries is None else retries,
             retry_exceptions=retry_exceptions,
             placement_group_id=key.request.placement_group_id,

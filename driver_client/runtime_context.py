@@ -5,9 +5,12 @@ Ids are hex; None off an actor or task.
 
 from __future__ import annotations
 
-from cluster_common import resources
+from typing import Any
+
+from cluster_common import labels, resources
 from driver_client import process
 from driver_client.actor_handle import ActorHandle, decode
+from driver_client.printed_id import ActorID, JobID, NodeID, TaskID, WorkerID
 from driver_client.runtime_env import RuntimeEnv
 from driver_client.shell import running
 from driver_client.shell.process_facts import ProcessFacts
@@ -18,6 +21,45 @@ class RuntimeContext:
 
     def __init__(self, facts: ProcessFacts) -> None:
         self._facts = facts
+
+    def get(self) -> dict[str, Any]:
+        """The ids that apply, by name: job, node, namespace, and task or actor if there is one."""
+        told: dict[str, Any] = {
+            "job_id": self.job_id,
+            "node_id": self.node_id,
+            "namespace": self.namespace,
+        }
+        if self.task_id is not None:
+            told["task_id"] = self.task_id
+        if self.actor_id is not None:
+            told["actor_id"] = self.actor_id
+        return told
+
+    @property
+    def job_id(self) -> JobID:
+        """The job."""
+        return JobID(self._facts.job_id)
+
+    @property
+    def node_id(self) -> NodeID:
+        """The node this process runs on."""
+        return NodeID(self._facts.node_id)
+
+    @property
+    def worker_id(self) -> WorkerID:
+        """This process."""
+        return WorkerID(self._facts.owner_id)
+
+    @property
+    def task_id(self) -> TaskID | None:
+        """The task or call that is running."""
+        task = running.current.get()
+        return TaskID(task.task_id) if task is not None else None
+
+    @property
+    def actor_id(self) -> ActorID | None:
+        """The actor this process is."""
+        return ActorID(self._facts.actor_id) if self._facts.actor_id else None
 
     def get_job_id(self) -> str:
         """The job."""
@@ -42,9 +84,9 @@ class RuntimeContext:
         return task.name if task is not None else None
 
     def get_task_function_name(self) -> str | None:
-        """Its function's name."""
+        """Its function's name, with module and class."""
         task = running.current.get()
-        return task.function_name if task is not None else None
+        return task.function.full_name if task is not None else None
 
     def is_canceled(self) -> bool:
         """Whether the call that is running was cancelled: long actor methods look and stop."""
@@ -103,7 +145,7 @@ class RuntimeContext:
 
     def get_node_labels(self) -> dict[str, str]:
         """Labels of the node."""
-        return dict(self._facts.labels)
+        return labels.shown(self._facts.labels)
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment as JSON."""

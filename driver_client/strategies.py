@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,8 @@ import msgspec
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_common import ids, labels, resources
 from driver_client import process
+from driver_client.core import selectors
+from driver_client.core.options import WrongArgumentError
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.placement_group import PlacementGroup
 from driver_client.shell import running
@@ -28,16 +32,30 @@ class PlacementGroupSchedulingStrategy(msgspec.Struct):
     placement_group_bundle_index: int = -1
     placement_group_capture_child_tasks: bool | None = None
 
+    def __post_init__(self) -> None:
+        group: Any = self.placement_group
+        if group is not None and not isinstance(group, PlacementGroup):
+            raise WrongArgumentError(
+                f"placement_group must be a PlacementGroup or None, not {group!r}"
+            )
+
 
 class NodeAffinitySchedulingStrategy(msgspec.Struct):
     """Runs on one node (hex id). Hard: fails when the node is gone; soft: anywhere then."""
 
     node_id: str
-    soft: bool = False
+    soft: bool
     _spill_on_unavailable: bool = False
     """Accepted for Ray's programs: soft means it already."""
     _fail_on_unavailable: bool = False
     """Accepted for Ray's programs: hard work waits for room on its node."""
+
+    def __post_init__(self) -> None:
+        node_bytes(self.node_id)
+        if self._spill_on_unavailable and not self.soft:
+            raise ValueError("_spill_on_unavailable=True needs soft=True")
+        if self._fail_on_unavailable and self.soft:
+            raise ValueError("_fail_on_unavailable=True needs soft=False")
 
 
 class NodeLabelSchedulingStrategy(msgspec.Struct):
@@ -50,9 +68,73 @@ class NodeLabelSchedulingStrategy(msgspec.Struct):
     hard: dict[str, str]
     soft: dict[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        if not self.hard and not self.soft:
+            raise ValueError(
+                "NodeLabelSchedulingStrategy needs hard or soft labels: it has neither"
+            )
+        for which, terms in (("hard", self.hard), ("soft", self.soft or {})):
+            try:
+                selectors.checked(which, terms)
+            except (TypeError, ValueError) as error:
+                raise WrongArgumentError(f"NodeLabelSchedulingStrategy {error}") from None
+
 
 DEFAULT_SCHEDULING_STRATEGY = "DEFAULT"
 SPREAD_SCHEDULING_STRATEGY = "SPREAD"
+_NAMED = (DEFAULT_SCHEDULING_STRATEGY, SPREAD_SCHEDULING_STRATEGY)
+_STRATEGIES = (
+    str,
+    PlacementGroupSchedulingStrategy,
+    NodeAffinitySchedulingStrategy,
+    NodeLabelSchedulingStrategy,
+)
+_HEXADECIMAL = re.compile("(?:[0-9a-fA-F]{2})+")
+_ALLOWED = "None, 'DEFAULT', 'SPREAD', or a " + ", ".join(s.__name__ for s in _STRATEGIES[1:])
+
+
+def node_bytes(node_id: object) -> bytes:
+    """The bytes of a node id in hex; one of another length is that of a node which is not here.
+
+    Raises:
+        WrongArgumentError: not a text, not hexadecimal, or empty.
+    """
+    try:
+        value = bytes.fromhex(node_id) if isinstance(node_id, str) else b""
+    except ValueError:
+        value = b""
+    if not value:
+        raise WrongArgumentError(
+            f"the node id {node_id!r} is not hexadecimal: shoal.nodes() lists them"
+        )
+    if len(value) != ids.NODE_ID_BYTES:
+        # Programs name nodes that cannot exist, with the digits of Ray's ids.
+        return hashlib.blake2b(value, digest_size=ids.NODE_ID_BYTES).digest()
+    return value
+
+
+def check_placement(options: Mapping[str, Any]) -> None:
+    """Refuses what no strategy or group is, where the option is written.
+
+    Raises:
+        ValueError, TypeError: names the option, what was wrong and what is allowed.
+    """
+    strategy = options.get("scheduling_strategy")
+    if strategy is not None and not isinstance(strategy, _STRATEGIES):
+        raise TypeError(f"scheduling_strategy must be {_ALLOWED}, not {strategy!r}")
+    if isinstance(strategy, str) and strategy not in _NAMED:
+        raise ValueError(f"scheduling_strategy must be {_ALLOWED}, not {strategy!r}")
+    group = options.get("placement_group")
+    if group is not None and group != "default":
+        if not isinstance(group, PlacementGroup):
+            raise WrongArgumentError(
+                f"placement_group must be a PlacementGroup or None, not {group!r}"
+            )
+        if strategy is not None:
+            raise ValueError(
+                "placement_group and scheduling_strategy exclude each other: use "
+                "scheduling_strategy=PlacementGroupSchedulingStrategy(…)"
+            )
 
 
 def scheduling_key(options: Mapping[str, Any], *, for_actor: bool, name: str) -> SchedulingKey:
@@ -126,7 +208,7 @@ def _apply_strategy(request: pb.LeaseRequest, options: Mapping[str, Any]) -> Non
         if strategy.placement_group is not None:
             _apply_group(request, strategy.placement_group, strategy.placement_group_bundle_index)
     elif isinstance(strategy, NodeAffinitySchedulingStrategy):
-        node = ids.parse_hex(strategy.node_id, ids.NODE_ID_BYTES, "node id")
+        node = node_bytes(strategy.node_id)
         request.strategy = pb.SCHEDULING_STRATEGY_NODE_AFFINITY
         request.affinity_node_id = node
         request.affinity_soft = strategy.soft
@@ -135,11 +217,25 @@ def _apply_strategy(request: pb.LeaseRequest, options: Mapping[str, Any]) -> Non
     elif isinstance(strategy, NodeLabelSchedulingStrategy):
         _apply_labels(request, strategy)
     elif strategy != DEFAULT_SCHEDULING_STRATEGY:
-        raise ValueError(
-            f"scheduling_strategy {strategy!r} is not one of None, 'DEFAULT', 'SPREAD', "
-            "PlacementGroupSchedulingStrategy, NodeAffinitySchedulingStrategy, "
-            "NodeLabelSchedulingStrategy"
-        )
+        raise ValueError(f"scheduling_strategy must be {_ALLOWED}, not {strategy!r}")
+    if request.strategy == pb.SCHEDULING_STRATEGY_DEFAULT:
+        _bind_by_label(request)
+
+
+def _bind_by_label(request: pb.LeaseRequest) -> None:
+    """A selector that only names one node is a hard affinity to it, as in Ray.
+
+    Work for a node that is gone fails then, where a selector would wait for such a node.
+    """
+    if len(request.selector.terms) != 1 or request.fallback:
+        return
+    (term,) = labels.parse_selector(request.selector.terms)
+    if term.key != labels.NODE_ID_LABEL or term.negated or term.is_existence:
+        return
+    if len(term.values) == 1 and _HEXADECIMAL.fullmatch(term.values[0]):
+        request.selector.terms.clear()
+        request.strategy = pb.SCHEDULING_STRATEGY_NODE_AFFINITY
+        request.affinity_node_id = node_bytes(term.values[0])
 
 
 def _apply_labels(request: pb.LeaseRequest, strategy: NodeLabelSchedulingStrategy) -> None:

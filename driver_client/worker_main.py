@@ -14,6 +14,7 @@ from cluster_api.v1 import core_worker_pb2 as cw
 from cluster_api.v1 import core_worker_pb2_grpc as rpc
 from cluster_api.v1.task_events_pb2 import TaskEventBatch
 from cluster_common.transport import endpoints, faults
+from cluster_common.transport.descriptors import raise_descriptor_limit
 from cluster_common.worker_start import WorkerStart
 from driver_client import limits, process
 from driver_client.shell.driver_hooks import RuntimeHooks
@@ -73,6 +74,7 @@ class Worker:
             actor_named=self._actor_named,
             children=runtime,
             kill_process=self._die_at_once,
+            end_with=self._end_with,
         )
         self.executor.node_id = start.node_id.hex()
         self.hooks = RuntimeHooks(runtime, print_worker_lines)
@@ -216,6 +218,21 @@ class Worker:
         # which every peer's gRPC would print.
         await self.runtime.close_async("the worker ended")
 
+    def _end_with(self, status: int) -> None:
+        """User code ends the process as if it crashed; what it answered before arrives."""
+        self._io.post(self._crash_later, status)
+
+    def _crash_later(self, status: int) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._io.keeper.start(self._crash(status), "crash")
+
+    async def _crash(self, status: int) -> None:
+        self._agent_heard.set()  # it is told nothing: the process's end tells it
+        await say_farewell(self.service.streams, self.runtime.ownership, self._agent_heard)
+        flush_output()
+        os._exit(status)
+
     def _send_events(self, batch: TaskEventBatch) -> None:
         self.link.send(pb.WorkerItem(task_events=batch))
 
@@ -232,6 +249,7 @@ class Worker:
 
 def run_worker(start: WorkerStart) -> None:
     """Entry of a worker; does not return."""
+    raise_descriptor_limit()
     if start.setup_hook:
         run_setup_hook(start.setup_hook)
     Worker(start).run()

@@ -93,6 +93,8 @@ LOOP_STALL_WINDOW_MS = 5_000
 """The worst lateness of the I/O loop is shown for the present and the last such window."""
 JOURNAL_ROWS_MAX = 50_000
 """Rows of one storage transaction."""
+STORE_LOOK_MS = 2_000
+"""Between two looks whether a store on another machine is there, also when nothing is written."""
 STORE_RETRY_MS = 250
 """Between two tries to write while the store is lost."""
 STORE_LOST_OUTPUTS_MAX = 200_000

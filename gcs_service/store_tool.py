@@ -1,7 +1,8 @@
 """`python -m gcs_service.store_tool`: looks at, copies out and fills a store while no service runs.
 
 What `shoal store` calls. Rows travel as JSON lines, keys and values in base64, after one header
-line; SQLite refuses while a service holds the file, a Redis service that runs is fenced off.
+line. SQLite refuses while a service holds the file. A Redis service that runs is not disturbed by
+who looks; an import that has something to write fences it off.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any, TextIO
 import click
 import msgspec
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 
+from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_api.v1 import types_pb2 as t
-from gcs_service.core import tables
+from gcs_service.core import kv_table, tables
 from gcs_service.core.tables import Write
 from gcs_service.settings import REDIS_SCHEMES
 from gcs_service.shell.storage.protocol import Storage, StorageError
@@ -43,6 +46,12 @@ MESSAGES: dict[str, Any] = {
 }
 """Tables whose rows are messages, shown by their fields."""
 
+AUTOSCALER_MESSAGES: dict[bytes, Any] = {
+    tables.CONSTRAINT: auto.ClusterResourceConstraint,
+    tables.CLUSTER_CONFIG: auto.ClusterConfig,
+}
+NUMBERS = (tables.EPOCH, tables.LAST_JOB)
+
 
 def open_place(place: str, *, create: bool = False) -> Storage:
     """The store at a folder or URL.
@@ -51,7 +60,7 @@ def open_place(place: str, *, create: bool = False) -> Storage:
         StorageError: it cannot be opened, or there is none and none is wanted.
     """
     if place.startswith(REDIS_SCHEMES):
-        return RedisStorage(place)
+        return RedisStorage(place, takes_over=False)
     if not create and not (Path(place) / FILE_NAME).exists():
         raise StorageError(f"there is no store in {place}: no file {FILE_NAME}")
     return SqliteStorage(place)
@@ -77,13 +86,23 @@ def summary(storage: Storage, place: str) -> dict[str, Any]:
 def shown_rows(storage: Storage, table: str, limit: int) -> Iterator[dict[str, Any]]:
     """The first rows of a table, by their fields where they are messages."""
     for key, value in storage.load(table)[:limit]:
-        message = MESSAGES.get(table)
-        body: Any = value.hex()
-        if message is not None:
-            body = json_format.MessageToDict(
-                message.FromString(value), preserving_proto_field_name=True
-            )
+        try:
+            body = _shown(table, key, value)
+        except (ValueError, DecodeError):
+            body = value.hex()  # written by another version: shown as it is
         yield {"table": table, "key": key.hex(), "value": body}
+
+
+def _shown(table: str, key: bytes, value: bytes) -> Any:
+    message = AUTOSCALER_MESSAGES.get(key) if table == tables.AUTOSCALER else MESSAGES.get(table)
+    if message is not None:
+        parsed = message.FromString(value)
+        return json_format.MessageToDict(parsed, preserving_proto_field_name=True)
+    if table == tables.KV:
+        return kv_table.shown_row(key, value)
+    if table == tables.OWNER or key in NUMBERS:
+        return int.from_bytes(value, "big")
+    return value.decode() if key == tables.SESSION_NAME else value.hex()
 
 
 def exported(storage: Storage, place: str) -> Iterator[dict[str, Any]]:
@@ -112,7 +131,9 @@ def imported(storage: Storage, lines: Iterable[str], *, replace: bool) -> int:
     if any(storage.load(table) for table in tables.ALL_TABLES):
         if not replace:
             raise ValueError("the store has rows already; --replace forgets them first")
+        storage.take_over()
         storage.wipe()
+    storage.take_over()
     for first in range(0, len(writes), IMPORT_BATCH_ROWS):
         storage.commit(writes[first : first + IMPORT_BATCH_ROWS])
     return len(writes)
@@ -145,7 +166,7 @@ def _print_lines(rows: Iterable[dict[str, Any]], target: TextIO) -> None:
     target.writelines(msgspec.json.encode(row).decode() + "\n" for row in rows)
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Offline work on a control service's store: a folder (SQLite) or a redis:// URL."""
 

@@ -36,6 +36,7 @@ from raylet_agent.shell.agent_process import import_modules
 
 _INPUT_BYTES = 64 * 1024
 _LINE_BYTES_MAX = 1024 * 1024
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Launcher:
         for descriptor in (wake_read, wake_write):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, _noted)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPPING:
             signal.signal(number, self._stop)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         poll = select.poll()
@@ -100,13 +101,17 @@ class Launcher:
             _say({"error": f"not an order: {error}"})
             return
         launcher_pid = os.getpid()
+        # Until the child has handlers of its own it would take its signals for the launcher's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             pid = os.fork()
+            if pid == 0:
+                _be_agent(launch, launcher_pid)
         except OSError as error:
             _say({"id": launch.id, "error": f"cannot fork: {error}"})
             return
-        if pid == 0:
-            _be_agent(launch, launcher_pid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         with suppress(OSError):
             os.setpgid(pid, pid)
         self._agents[pid] = launch.id
@@ -145,9 +150,11 @@ def _be_agent(launch: Launch, launcher_pid: int) -> NoReturn:
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        # No KeyboardInterrupt: before the agent has handlers it could surface in a place that
+        # swallows it, and the agent would start although it was told to end.
+        for number in (signal.SIGCHLD, *_STOPPING):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         process_control.die_with_parent(signal.SIGKILL, launcher_pid)
         _take_streams(launch.log)
         os.environ.update(launch.env)

@@ -83,6 +83,9 @@ AFFINITY_UNKNOWN_WAIT_MS = 2_000
 """Work bound to a node nobody here heard of waits this long for its view: it may just have joined.
 A view comes within milliseconds of the join; under load within some hundred."""
 
+NODE_QUESTIONS_MAX = 1_000
+"""Unknown nodes about which the GCS is asked at once; work bound to others waits for the time-out."""
+
 DEAD_NODES_REMEMBERED_MAX = 10_000
 """Work bound to one of these is not kept waiting for a view; the longest dead goes first."""
 
@@ -136,6 +139,13 @@ STDERR_TAIL_BYTES = 2_000
 
 GCS_BACKOFF_MIN_S = 0.05
 GCS_BACKOFF_MAX_S = 0.5
+
+DEADLINES_SHARE = 4
+DEADLINES_FEW = 64
+"""So many times as many deadlines as there are things to wait for; then superseded ones go."""
+
+JOIN_WAIT_S = 5.0
+"""How long an owner that knows a node already waits for the agent to hear that it joined."""
 
 RELAYED_NODES_MAX = 1_000
 """Nodes whose sessions one agent carries; more are refused, and go to the GCS themselves."""

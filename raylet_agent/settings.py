@@ -10,6 +10,7 @@ import msgspec
 from cluster_common import labels as label_rules
 from cluster_common import limits as common_limits
 from cluster_common import resources
+from cluster_common.identity_resources import is_identity
 from cluster_common.resources import Vector
 from raylet_agent import limits
 
@@ -149,6 +150,8 @@ def parse_total(
             raise ValueError(f"--resources: {name} has an option of its own")
         if resources.is_group_name(name):
             raise ValueError(f"--resources: {name!r} is reserved for placement groups")
+        if is_identity(name):
+            raise ValueError(f"--resources: {name!r}: names with 'node:' are given to every node")
         amounts[name] = amount
     try:
         return resources.vector(amounts)

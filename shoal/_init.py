@@ -14,6 +14,7 @@ from cluster_common import resources as resource_rules
 from driver_client import process
 from driver_client.connect import connect_driver, disconnect_driver
 from driver_client.core import options as option_rules
+from driver_client.core.shapes import is_dict
 from driver_client.shell.environment_texts import pack
 from driver_client.shell.loop_thread import end_waiting_thread
 from driver_client.shell.package_archives import PackageArchives
@@ -138,6 +139,10 @@ def init(
             "ignore_reinit_error=True"
         )
     _check_private(private, local_mode=local_mode)
+    if job_config is not None and not isinstance(job_config, JobConfig):
+        raise TypeError(f"job_config must be a JobConfig, not {job_config!r}")
+    if namespace is not None and not isinstance(namespace, str):
+        raise TypeError(f"namespace must be a text, not {namespace!r}")
     job = job_config or JobConfig()
     namespace = namespace or job.ray_namespace
     runtime_env = runtime_env or job.runtime_env
@@ -207,11 +212,22 @@ def _check_node(node: dict[str, Any], target: str | None) -> None:
         raise ValueError(
             f"{', '.join(given)}: only for a local cluster; {target} has its nodes already"
         )
-    for name, resource in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+    for name, resource in (
+        ("num_cpus", "CPU"),
+        ("num_gpus", "GPU"),
+        ("object_store_memory", "object_store_memory"),
+    ):
         if node[name] is not None:
-            resource_rules.to_fixed(resource, node[name])
+            try:
+                resource_rules.to_fixed(resource, node[name])
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{name}: {error}") from None
     option_rules.check({"resources": node["resources"]}, option_rules.TASK_OPTIONS, "init")
-    label_rules.check_labels(node["labels"] or {})
+    labels: Any = node["labels"] or {}
+    texts = is_dict(labels) and all(isinstance(text, str) for kv in labels.items() for text in kv)
+    if not texts:
+        raise TypeError(f"labels must be a dict of text to text, not {labels!r}")
+    label_rules.check_labels(labels)
 
 
 def _start_local(node: dict[str, Any]) -> str:

@@ -54,6 +54,8 @@ def remote(*targets: Any, **options: Any) -> Any:
 
 
 def _make(target: Any, options: dict[str, Any]) -> Any:
+    if isinstance(target, (ActorClass, RemoteFunction)):
+        raise TypeError(f"{target!r} is remote already: use its .options(…) for a variant")
     if inspect.isclass(target):
         return ActorClass(target, options)
     if callable(target) and hasattr(target, "__qualname__"):
@@ -61,16 +63,21 @@ def _make(target: Any, options: dict[str, Any]) -> Any:
     raise TypeError(f"@remote goes on a function or a class, not on {target!r}")
 
 
-def method(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Defaults of one actor method: `@method(num_returns=2)`.
+@overload
+def method(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def method(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def method(*functions: Any, **options: Any) -> Any:
+    """Defaults of one actor method: `@method(num_returns=2)`; `@method` alone changes nothing.
 
     Raises:
         ValueError: an option that does not exist, or a value it cannot have.
+        TypeError: not used on a function.
     """
-    if not options:
-        raise ValueError(
-            f"@method needs options; allowed are {', '.join(sorted(option_rules.METHOD_OPTIONS))}"
-        )
+    if functions:
+        if len(functions) != 1 or options or not callable(functions[0]):
+            raise TypeError("use @method(option=value, …) on a method of a class")
+        return functions[0]
     option_rules.check(options, option_rules.METHOD_OPTIONS, "an actor method")
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

@@ -97,7 +97,11 @@ class PendingAgent:
 
 
 class AgentLauncher(Closing):
-    """Starts agents of one session. Thread-safe; close it, or use it as a context manager."""
+    """Starts agents of one session. Thread-safe; close it, or use it as a context manager.
+
+    Its process starts with `warm`, or with the first agent: by then somebody has this object and
+    can close it, whatever interrupt comes in between.
+    """
 
     def __init__(
         self,
@@ -112,24 +116,38 @@ class AgentLauncher(Closing):
         self._asked: dict[int, LaunchedProcess] = {}
         self._running: dict[int, LaunchedProcess] = {}
         self._next_id = 0
-        flags = ["--preload", ",".join(preload)] if preload else []
+        self._flags = ["--preload", ",".join(preload)] if preload else []
+        self._env = {**os.environ, **(env or {})}
+        self._launcher: subprocess.Popen[str] | None = None
+        self._reader = threading.Thread(target=self._read, name="agent-launcher", daemon=True)
+
+    def warm(self) -> None:
+        """Starts the launcher's process, which then imports what agents need. Idempotent."""
+        with self._lock:
+            self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        """The launcher's process; started if it was not. Needs the lock."""
+        if self._launcher is not None:
+            return self._launcher
         with self._log_file.open("ab") as log:
-            self._launcher = subprocess.Popen(  # noqa: S603 - our own module, our own flags
-                [sys.executable, "-m", "raylet_agent.launcher", *flags],
+            launcher = self._launcher = subprocess.Popen(  # noqa: S603 - our own module, our own flags
+                [sys.executable, "-m", "raylet_agent.launcher", *self._flags],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **(env or {})},
+                env=self._env,
                 start_new_session=True,
                 text=True,
             )
-        self._reader = threading.Thread(target=self._read, name="agent-launcher", daemon=True)
         self._reader.start()
+        return launcher
 
     @property
     def pid(self) -> int:
         """The launcher's own process id."""
-        return self._launcher.pid
+        with self._lock:
+            return self._started().pid
 
     def begin(self, options: AgentOptions, gcs_address: str) -> PendingAgent:
         """Asks for one agent and returns at once.
@@ -144,6 +162,7 @@ class AgentLauncher(Closing):
         )
         process = LaunchedProcess()
         with self._lock:
+            launcher = self._started()
             self._next_id += 1
             self._asked[self._next_id] = process
             command = {
@@ -152,7 +171,7 @@ class AgentLauncher(Closing):
                 "env": options.env,
                 "log": str(log_file),
             }
-            self._write(json.dumps(command) + "\n")
+            self._write(launcher, json.dumps(command) + "\n")
         return PendingAgent(process, port_file, log_file, self._log_file)
 
     def start(self, options: AgentOptions, gcs_address: str) -> AgentProcess:
@@ -161,32 +180,38 @@ class AgentLauncher(Closing):
 
     def close(self) -> None:
         """Ends all agents (in order, then by force) and the launcher."""
-        assert self._launcher.stdin is not None
+        launcher = self._launcher
+        if launcher is None:
+            return
+        assert launcher.stdin is not None
         # It may have died with words of ours unread; the wait below settles it.
         with self._lock, contextlib.suppress(OSError):
-            self._launcher.stdin.close()
+            launcher.stdin.close()
         try:
-            self._launcher.wait(_REAP_GRACE_S)
+            launcher.wait(_REAP_GRACE_S)
         except subprocess.TimeoutExpired:
-            self._launcher.send_signal(signal.SIGKILL)
-            self._launcher.wait()
-        self._reader.join(child_process.STOP_GRACE_S)
-        if self._launcher.stdout is not None:
-            self._launcher.stdout.close()
+            launcher.send_signal(signal.SIGKILL)
+            launcher.wait()
+        if self._reader.ident is not None:  # an interrupt may have come before it ran
+            self._reader.join(child_process.STOP_GRACE_S)
+        if launcher.stdout is not None:
+            launcher.stdout.close()
 
-    def _write(self, line: str) -> None:
-        assert self._launcher.stdin is not None
+    def _write(self, launcher: subprocess.Popen[str], line: str) -> None:
+        assert launcher.stdin is not None
         try:
-            self._launcher.stdin.write(line)
-            self._launcher.stdin.flush()
+            launcher.stdin.write(line)
+            launcher.stdin.flush()
         except (OSError, ValueError) as error:
             raise ProcessStartError(
                 f"the agent launcher is gone{child_process.tail_of(self._log_file)}"
             ) from error
 
     def _read(self) -> None:
-        assert self._launcher.stdout is not None
-        for line in self._launcher.stdout:
+        launcher = self._launcher
+        assert launcher is not None
+        assert launcher.stdout is not None
+        for line in launcher.stdout:
             self._heard(json.loads(line))
         with self._lock:
             lost = [*self._asked.values(), *self._running.values()]

@@ -42,6 +42,28 @@ class ProcessHandle(Protocol):
         ...
 
 
+class _Lifeline:
+    """One end of a pipe; the process that has the other ends when this one is cut.
+
+    A handle that nobody kept, as after an interrupt between the start and whoever was to keep it,
+    cuts it too: a process that nobody can end any more must not stay.
+    """
+
+    _descriptor: int | None = None
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def cut(self) -> None:
+        """Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.cut()
+
+
 class ChildProcess:
     """A process that this one started and reaps.
 
@@ -51,7 +73,7 @@ class ChildProcess:
         log_file: stdout and stderr are appended here.
         env: on top of this process's environment.
         die_with_parent: the child gets a pipe's end whose other end lives here, and ends when this
-            process does, however it ends.
+            process does, however it ends, or when nobody has this object any more.
     """
 
     def __init__(
@@ -63,12 +85,13 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
         die_with_parent: bool = True,
     ) -> None:
-        self._lifeline: int | None = None
+        self._lifeline: _Lifeline | None = None
         pass_fds: tuple[int, ...] = ()
         command = [sys.executable, "-m", module, *arguments]
         reader: int | None = None
         if die_with_parent:
-            reader, self._lifeline = os.pipe()
+            reader, writer = os.pipe()
+            self._lifeline = _Lifeline(writer)
             pass_fds = (reader,)
             command += ["--die-with-parent-fd", str(reader)]
         try:
@@ -106,8 +129,7 @@ class ChildProcess:
 
     def _cut_lifeline(self) -> None:
         if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+            self._lifeline.cut()
 
 
 def stop(

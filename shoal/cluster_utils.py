@@ -230,6 +230,7 @@ class Cluster:
             env={**self._env, **(env_vars or {})},
         )
         launcher = self._launcher_for_nodes()
+        launcher.warm()
         if self._gcs is None and is_head:
             self.start_gcs()
         node = ClusterNode(launcher.begin(options, self.gcs_address), node_name)
@@ -290,9 +291,9 @@ class Cluster:
         # Late, here and below: who only starts a cluster needs no driver.
         import shoal
 
-        context = shoal.init(address=self.address, namespace=namespace)
-        self._connected = True
-        return context
+        # Before: an interrupt between the end of `init` and here must not leave the driver behind.
+        self._connected = self._connected or not shoal.is_initialized()
+        return shoal.init(address=self.address, namespace=namespace)
 
     def kill_gcs(self) -> None:
         """SIGKILL of the GCS. Nodes and drivers stay and look for it."""
@@ -354,9 +355,9 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
-        # Nothing may be held any more when everything ends.
-        self.faults.clear()
         try:
+            # Nothing may be held any more when everything ends.
+            self.faults.clear()
             if self._connected:
                 import shoal
 

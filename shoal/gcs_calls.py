@@ -178,12 +178,12 @@ def agent_ledger(address: str) -> agent_pb2.CheckLedgerResponse:
         return ask(stub.CheckLedger, request, f"the agent at {address}", CALL_TIMEOUT_S)
 
 
-def agent_state(address: str) -> agent_pb2.GetAgentStateResponse:
-    """An agent's workers, bundles and counters."""
+def agent_state(address: str, timeout_s: float = CALL_TIMEOUT_S) -> agent_pb2.GetAgentStateResponse:
+    """An agent's workers, bundles, counters and the sizes of what it keeps."""
     with _channel(address) as channel:
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         request = agent_pb2.GetAgentStateRequest()
-        return ask(stub.GetAgentState, request, f"the agent at {address}", CALL_TIMEOUT_S)
+        return ask(stub.GetAgentState, request, f"the agent at {address}", timeout_s)
 
 
 def ask(call: _Call, request: Any, whom: str, timeout_s: float) -> Any:

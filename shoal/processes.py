@@ -209,7 +209,23 @@ def start_local_cluster(
     """
     gcs_options = gcs_options or GcsOptions()
     agent_options = agent_options or AgentOptions(head=True, scheduler=True)
-    session = session or SessionFolder()
+    given, session = session, session or SessionFolder()
+    try:
+        return _start_on_some_port(gcs_options, agent_options, session, die_with_parent)
+    except ProcessStartError:
+        raise  # it names logs in the folder
+    except BaseException:
+        if given is None:
+            session.remove()
+        raise
+
+
+def _start_on_some_port(
+    gcs_options: GcsOptions,
+    agent_options: AgentOptions,
+    session: SessionFolder,
+    die_with_parent: bool,  # noqa: FBT001 - private, named at its one call
+) -> LocalCluster:
     for attempt in range(1, _PORT_TRIES_MAX + 1):
         port = gcs_options.port or _free_port(gcs_options.host)
         chosen = GcsOptions(

@@ -9,6 +9,7 @@ from autoscaler.core.wants import Gang, Node, Shape, Wants
 from autoscaler.shell.provider import Instance
 from cluster_api.v1 import autoscaler_pb2 as auto
 from cluster_common import labels as label_rules
+from cluster_common.identity_resources import is_identity
 
 
 def read_wants(
@@ -39,7 +40,9 @@ def read_wants(
 
 def _bound_to_a_node(request: auto.ResourceRequest) -> bool:
     """It waits for one node that exists: another one would not help."""
-    return label_rules.NODE_ID_LABEL in request.label_selector.terms
+    return any(map(is_identity, request.resources_bundle.amounts)) or any(
+        label in request.label_selector.terms for label in label_rules.NODE_ID_LABELS
+    )
 
 
 def _shape(request: auto.ResourceRequest, count: int) -> Shape:

@@ -1430,6 +1430,7 @@ class GetAgentStateResponse(_message.Message):
     QUEUED_LEASES_FIELD_NUMBER: _builtins.int
     LOOP_LAG_MS_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     queued_leases: _builtins.int
     loop_lag_ms: _builtins.float
@@ -1441,6 +1442,10 @@ class GetAgentStateResponse(_message.Message):
     def bundles(self) -> _containers.RepeatedCompositeFieldContainer[_node_session_pb2.HeldBundle]: ...
     @_builtins.property
     def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentTable]:
+        """what the agent keeps"""
+
     def __init__(
         self,
         *,
@@ -1451,14 +1456,48 @@ class GetAgentStateResponse(_message.Message):
         queued_leases: _builtins.int = ...,
         loop_lag_ms: _builtins.float = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        tables: _abc.Iterable[Global___AgentTable] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundles", b"bundles", "counters", b"counters", "loop_lag_ms", b"loop_lag_ms", "node_id", b"node_id", "queued_leases", b"queued_leases", "snapshot", b"snapshot", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundles", b"bundles", "counters", b"counters", "loop_lag_ms", b"loop_lag_ms", "node_id", b"node_id", "queued_leases", b"queued_leases", "snapshot", b"snapshot", "tables", b"tables", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetAgentStateResponse: _TypeAlias = GetAgentStateResponse  # noqa: Y015
+
+@_typing.final
+class AgentTable(_message.Message):
+    """A cap of 0: none of that kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    ROWS_MAX_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    rows: _builtins.int
+    rows_max: _builtins.int
+    bytes: _builtins.int
+    bytes_max: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        rows: _builtins.int = ...,
+        rows_max: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_max", b"bytes_max", "name", b"name", "rows", b"rows", "rows_max", b"rows_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgentTable: _TypeAlias = AgentTable  # noqa: Y015
 
 @_typing.final
 class WorkerRow(_message.Message):

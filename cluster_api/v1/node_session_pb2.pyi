@@ -129,6 +129,7 @@ class AgentItem(_message.Message):
     GOODBYE_FIELD_NUMBER: _builtins.int
     SESSION_LEFT_FIELD_NUMBER: _builtins.int
     PING_FIELD_NUMBER: _builtins.int
+    NODE_QUESTION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     @_builtins.property
     def register(self) -> Global___RegisterNode: ...
@@ -154,6 +155,8 @@ class AgentItem(_message.Message):
     def ping(self) -> Global___Ping:
         """answered: a node behind a relay asks when it heard nothing for long"""
 
+    @_builtins.property
+    def node_question(self) -> Global___NodeQuestion: ...
     def __init__(
         self,
         *,
@@ -169,12 +172,13 @@ class AgentItem(_message.Message):
         goodbye: Global___Goodbye | None = ...,
         session_left: Global___SessionLeft | None = ...,
         ping: Global___Ping | None = ...,
+        node_question: Global___NodeQuestion | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "node_question", b"node_question", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "node_id", b"node_id", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_answer", b"bundle_answer", "demand", b"demand", "detached_actor", b"detached_actor", "drain_answer", b"drain_answer", "goodbye", b"goodbye", "item", b"item", "node_id", b"node_id", "node_question", b"node_question", "owner_ended", b"owner_ended", "ping", b"ping", "ping_answer", b"ping_answer", "register", b"register", "session_left", b"session_left", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "snapshot", "demand", "bundle_answer", "owner_ended", "detached_actor", "ping_answer", "drain_answer", "goodbye", "session_left", "ping"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["register", "snapshot", "demand", "bundle_answer", "owner_ended", "detached_actor", "ping_answer", "drain_answer", "goodbye", "session_left", "ping", "node_question"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -408,6 +412,7 @@ class ResourceSnapshot(_message.Message):
     LEASES_TAKEN_FIELD_NUMBER: _builtins.int
     BUNDLE_USE_FIELD_NUMBER: _builtins.int
     SENDINGS_SEEN_FIELD_NUMBER: _builtins.int
+    IDENTITY_USED_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """per node, monotonic"""
     idle_ms: _builtins.int
@@ -438,6 +443,12 @@ class ResourceSnapshot(_message.Message):
     def sendings_seen(self) -> _containers.RepeatedCompositeFieldContainer[Global___SendingsSeen]:
         """for each scheduler that sent requests here lately"""
 
+    @_builtins.property
+    def identity_used(self) -> _types_pb2.ResourceSet:
+        """What is in use of `node:<host>` and `node:__internal_head__`. Every node has 1 of its own: they
+        are in no total and no `available`, since all nodes would differ by them.
+        """
+
     def __init__(
         self,
         *,
@@ -454,10 +465,11 @@ class ResourceSnapshot(_message.Message):
         leases_taken: _abc.Iterable[Global___LeaseTaken] | None = ...,
         bundle_use: _abc.Iterable[_types_pb2.BundleUse] | None = ...,
         sendings_seen: _abc.Iterable[Global___SendingsSeen] | None = ...,
+        identity_used: _types_pb2.ResourceSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "identity_used", b"identity_used", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "bundle_use", b"bundle_use", "devices", b"devices", "draining", b"draining", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "sendings_seen", b"sendings_seen", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_reservations", b"applied_reservations", "available", b"available", "bundle_use", b"bundle_use", "devices", b"devices", "draining", b"draining", "identity_used", b"identity_used", "idle_ms", b"idle_ms", "labels", b"labels", "leases", b"leases", "leases_taken", b"leases_taken", "sendings_seen", b"sendings_seen", "total", b"total", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -957,6 +969,7 @@ class GcsItem(_message.Message):
     VIEW_FIELD_NUMBER: _builtins.int
     PING_FIELD_NUMBER: _builtins.int
     PING_ANSWER_FIELD_NUMBER: _builtins.int
+    NODE_ANSWER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     """addressed node"""
     @_builtins.property
@@ -981,6 +994,8 @@ class GcsItem(_message.Message):
     def ping(self) -> Global___Ping: ...
     @_builtins.property
     def ping_answer(self) -> Global___PingAnswer: ...
+    @_builtins.property
+    def node_answer(self) -> Global___NodeAnswer: ...
     def __init__(
         self,
         *,
@@ -996,12 +1011,13 @@ class GcsItem(_message.Message):
         view: Global___NodeView | None = ...,
         ping: Global___Ping | None = ...,
         ping_answer: Global___PingAnswer | None = ...,
+        node_answer: Global___NodeAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_answer", b"node_answer", "node_change", b"node_change", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_change", b"node_change", "node_id", b"node_id", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "drain", b"drain", "item", b"item", "kill_detached_actor", b"kill_detached_actor", "node_answer", b"node_answer", "node_change", b"node_change", "node_id", b"node_id", "owners_died", b"owners_died", "ping", b"ping", "ping_answer", b"ping_answer", "refused", b"refused", "start_detached_actor", b"start_detached_actor", "view", b"view", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "refused", "bundle", "drain", "owners_died", "start_detached_actor", "kill_detached_actor", "node_change", "view", "ping", "ping_answer"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["welcome", "refused", "bundle", "drain", "owners_died", "start_detached_actor", "kill_detached_actor", "node_change", "view", "ping", "ping_answer", "node_answer"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
@@ -1245,7 +1261,11 @@ class NodeChange(_message.Message):
 
     NODE_FIELD_NUMBER: _builtins.int
     SCHEDULER_ADDRESS_FIELD_NUMBER: _builtins.int
+    SCHEDULER_LOST_FIELD_NUMBER: _builtins.int
     scheduler_address: _builtins.str
+    """empty: no news"""
+    scheduler_lost: _builtins.bool
+    """it scheduled, and no other does for now"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeRecord:
         """id, state, address, labels, cause; revision orders them"""
@@ -1255,10 +1275,11 @@ class NodeChange(_message.Message):
         *,
         node: _types_pb2.NodeRecord | None = ...,
         scheduler_address: _builtins.str = ...,
+        scheduler_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "scheduler_address", b"scheduler_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "scheduler_address", b"scheduler_address", "scheduler_lost", b"scheduler_lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1274,9 +1295,11 @@ class NodeView(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
+    IS_HEAD_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     address: _builtins.str
     alive: _builtins.bool
+    is_head: _builtins.bool
     @_builtins.property
     def snapshot(self) -> Global___ResourceSnapshot: ...
     def __init__(
@@ -1286,14 +1309,59 @@ class NodeView(_message.Message):
         address: _builtins.str = ...,
         snapshot: Global___ResourceSnapshot | None = ...,
         alive: _builtins.bool = ...,
+        is_head: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "node_id", b"node_id", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "is_head", b"is_head", "node_id", b"node_id", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeView: _TypeAlias = NodeView  # noqa: Y015
+
+@_typing.final
+class NodeQuestion(_message.Message):
+    """Work here is bound to a node of which the agent heard nothing: is it in the cluster?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeQuestion: _TypeAlias = NodeQuestion  # noqa: Y015
+
+@_typing.final
+class NodeAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    ALIVE_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.bytes
+    alive: _builtins.bool
+    """or draining; else it is dead, or never was"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.bytes = ...,
+        alive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeAnswer: _TypeAlias = NodeAnswer  # noqa: Y015
 
 @_typing.final
 class Ping(_message.Message):

@@ -418,6 +418,7 @@ class NodeRecord(_message.Message):
     DRAIN_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_VERSION_FIELD_NUMBER: _builtins.int
     BUNDLE_USE_FIELD_NUMBER: _builtins.int
+    DRAIN_MESSAGE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.bytes
     state: Global___NodeState.ValueType
     address: _builtins.str
@@ -435,6 +436,8 @@ class NodeRecord(_message.Message):
     pid: _builtins.int
     drain_deadline_ms: _builtins.int
     snapshot_version: _builtins.int
+    drain_message: _builtins.str
+    """while it drains: the reason, and what the orderer said"""
     @_builtins.property
     def total(self) -> Global___ResourceSet: ...
     @_builtins.property
@@ -468,10 +471,11 @@ class NodeRecord(_message.Message):
         drain_deadline_ms: _builtins.int = ...,
         snapshot_version: _builtins.int = ...,
         bundle_use: _abc.Iterable[Global___BundleUse] | None = ...,
+        drain_message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "available", b"available", "bundle_use", b"bundle_use", "death_cause", b"death_cause", "death_message", b"death_message", "drain_deadline_ms", b"drain_deadline_ms", "end_time_ms", b"end_time_ms", "hostname", b"hostname", "idle_ms", b"idle_ms", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "node_id", b"node_id", "node_name", b"node_name", "pid", b"pid", "revision", b"revision", "snapshot_version", b"snapshot_version", "start_time_ms", b"start_time_ms", "state", b"state", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "available", b"available", "bundle_use", b"bundle_use", "death_cause", b"death_cause", "death_message", b"death_message", "drain_deadline_ms", b"drain_deadline_ms", "drain_message", b"drain_message", "end_time_ms", b"end_time_ms", "hostname", b"hostname", "idle_ms", b"idle_ms", "is_head", b"is_head", "is_scheduler", b"is_scheduler", "labels", b"labels", "node_id", b"node_id", "node_name", b"node_name", "pid", b"pid", "revision", b"revision", "snapshot_version", b"snapshot_version", "start_time_ms", b"start_time_ms", "state", b"state", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -223,11 +223,9 @@ class TokenChannel(aio.Channel):
         return self._adding(self._channel.stream_stream(*args, **options))
 
     def _adding(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        shown = self._shown
-
         def call_with_token(*args: Any, metadata: Any = None, **options: Any) -> Any:
             own = tuple(metadata) if metadata else ()
-            return call(*args, metadata=(*own, *shown), **options)
+            return call(*args, metadata=(*own, *self._shown), **options)
 
         return call_with_token
 

@@ -26,7 +26,7 @@ class Logger:
     def __getattr__(self, name: str) -> Any:
         bound = self._bound
         if bound is None:
-            bound = self._bound = _structlog().get_logger()
+            bound = self._bound = _bound_logger()
         return getattr(bound, name)
 
 
@@ -38,6 +38,34 @@ def get_logger() -> Logger:
 def preload() -> None:
     """Imports structlog now: before a fork, so that the children share its memory."""
     _structlog()
+
+
+class _StandardError:
+    """Whatever is standard error when a line is written: programs and their tests exchange it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_STANDARD_ERROR = _StandardError()
+"""One for all loggers: its lock keeps their lines apart."""
+
+
+def _bound_logger() -> Any:
+    """structlog's own where somebody configured it: the process's composition root, or its user.
+
+    Elsewhere, as in drivers, standard output is the program's: warnings go to standard error.
+    """
+    structlog = _structlog()
+    if structlog.is_configured():
+        return structlog.get_logger()
+    return structlog.wrap_logger(
+        structlog.PrintLogger(_STANDARD_ERROR),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+    )
 
 
 def _structlog() -> Any:

@@ -37,6 +37,7 @@ class LeaseDesk:
             fx.LookIfIdle: self._look_if_idle,
             fx.NodeChanged: lambda _effect: None,
             fx.HomeLost: self._home_lost,
+            fx.LookAgain: self._look_later,
             # The cluster gave its work to others: such a process has nothing left to do.
             fx.DeclaredDead: lambda _effect: owner.crash(),
         }
@@ -107,9 +108,10 @@ class LeaseDesk:
             routes.arrived(agent, item)
         self._carry_out()
 
-    def session_lost(self, agent: AgentSession) -> None:
+    def session_lost(self, agent: AgentSession, *, refused: bool) -> None:
         """The agent cannot be reached: its leases are over."""
-        self._routes.lost(agent, f"the agent at {agent.address} cannot be reached")
+        told = f"the agent at {agent.address} cannot be reached"
+        self._routes.lost(agent, told, gone=refused)
         self._carry_out()
 
     # ---- effects
@@ -150,6 +152,13 @@ class LeaseDesk:
     def _look_if_idle(self, effect: fx.LookIfIdle) -> None:
         if effect.holder.lease_idle(effect.lease_id):
             self._routes.give_back(effect.lease_id, reason="others wait")
+
+    def _look_later(self, effect: fx.LookAgain) -> None:
+        self.owner.later(effect.delay_ms * 1_000, self._look_again)
+
+    def _look_again(self) -> None:
+        self._routes.lost_agents.look_again()
+        self._carry_out()
 
     def _home_lost(self, _effect: fx.HomeLost) -> None:
         self.homes_lost += 1

@@ -85,6 +85,6 @@ class LeaseSession:
             return
         delay_ms = self._tries.next_try_ms(broke_ms, refused=word == "refused")
         if delay_ms is None:
-            self._desk.session_lost(self.agent)
+            self._desk.session_lost(self.agent, refused=self._tries.is_refused)
         else:
             self._owner.later(delay_ms * 1_000, self._connect)

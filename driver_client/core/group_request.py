@@ -20,7 +20,7 @@ ON_LOSS = {
     "restart": pg.ON_LOSS_RESTART,
     "wait": pg.ON_LOSS_WAIT,
 }
-NODE_LEVEL_LABELS = ("node", labels.NODE_ID_LABEL, "ray.io/node-id")
+NODE_LEVEL_LABELS = ("node", *labels.NODE_ID_LABELS)
 BUNDLES_MAX = 100_000
 
 

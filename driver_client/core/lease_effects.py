@@ -6,7 +6,7 @@ import msgspec
 
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import node_session_pb2 as ns
-from driver_client.core.asked_lease import AgentSession, LeaseHolder
+from driver_client.core.asked_lease import AgentSession, AskedLease, LeaseHolder
 
 
 class OpenSession(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +88,12 @@ class HomeLost(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class LookAgain(msgspec.Struct, frozen=True, gc=False):
+    """Call `look_again` after so long."""
+
+    delay_ms: int
+
+
 class DeclaredDead(msgspec.Struct, frozen=True, gc=False):
     """The cluster takes this process for dead."""
 
@@ -107,5 +113,16 @@ Effect = (
     | LookIfIdle
     | NodeChanged
     | HomeLost
+    | LookAgain
     | DeclaredDead
 )
+
+
+def worker_ended(
+    lease: AskedLease, message: str, cause: pb.WorkerEndCause.ValueType, node_id: bytes
+) -> Ended:
+    """The worker of a granted lease is gone; no agent said so."""
+    ended = pb.LeasedWorkerEnded(
+        lease_id=lease.request.lease_id, cause=cause, message=message, node_id=node_id
+    )
+    return Ended(lease.holder, ended)

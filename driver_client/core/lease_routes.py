@@ -18,6 +18,8 @@ from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
 from driver_client.core import lease_effects as fx
 from driver_client.core.asked_lease import AgentSession, AskedLease, LeaseHolder
+from driver_client.core.known_nodes import KnownNodes, death_text
+from driver_client.core.lost_agents import LostAgents
 
 DECLARED_DEAD = "declared_dead"
 
@@ -40,9 +42,9 @@ class LeaseRoutes:
         `end_all` and nobody else: agents know less of it than whoever calls that."""
         self.leases: dict[bytes, AskedLease] = {}
         """Asked for or granted, in order of asking."""
+        self.lost_agents = LostAgents(self.effects, self._ask_again)
+        self.nodes = KnownNodes()
         self._sessions: dict[str, AgentSession] = {}
-        self._dead_nodes: set[bytes] = set()
-        self._draining: set[bytes] = set()
         self._handlers: dict[str, Callable[[AgentSession, Any], None]] = {
             "grant": self._granted,
             "redirect": self._redirected,
@@ -185,8 +187,8 @@ class LeaseRoutes:
     def welcomed(self, session: AgentSession, welcome: pb.AgentWelcome, *, again: bool) -> None:
         """The session opened. `again`: what was sent before may have been lost."""
         session.node_id = welcome.node_id
-        if welcome.scheduler_address:
-            self.scheduler_address = welcome.scheduler_address
+        self.lost_agents.heard(session.address)
+        self._scheduled_by(welcome.scheduler_address)
         for lease_id in welcome.unknown_lease_ids:
             lease = self.leases.get(lease_id)
             if lease is not None:
@@ -243,6 +245,9 @@ class LeaseRoutes:
         lease = self.leases.get(redirect.lease_id)
         if lease is None:
             return
+        if self.lost_agents.is_tried(redirect.address):
+            self._led_nowhere(lease, redirect)
+            return
         lease.request.grant_or_reject = not redirect.to_scheduler
         lease.request.ClearField("rejection")
         if redirect.HasField("counted"):
@@ -252,6 +257,28 @@ class LeaseRoutes:
         if redirect.to_scheduler:
             self.scheduler_address = redirect.address
         self._send_again(lease, redirect.address)
+
+    def _led_nowhere(self, lease: AskedLease, redirect: pb.LeaseRedirect) -> None:
+        """Whoever names this agent does not know yet that it cannot be reached."""
+        refused_by = lease.request.rejected_by
+        told = redirect.to_scheduler or redirect.node_id in refused_by
+        if told or not self.lost_agents.is_gone(redirect.address):
+            self.lost_agents.wait(lease)
+        else:
+            refused_by.append(redirect.node_id)
+            self._ask_scheduler(lease)
+
+    def _ask_again(self, lease_id: bytes) -> None:
+        lease = self.leases.get(lease_id)
+        if lease is not None and lease.session is None and not self._is_condemned:
+            self._ask_scheduler(lease)
+
+    def _scheduled_by(self, address: str) -> None:
+        """This agent picks nodes now (empty: no news)."""
+        if address and address != self.scheduler_address:
+            self.scheduler_address = address
+            if not self.lost_agents.is_known(address):
+                self.lost_agents.release()
 
     def _rejected(self, _session: AgentSession, reject: pb.LeaseReject) -> None:
         lease = self.leases.get(reject.lease_id)
@@ -273,21 +300,25 @@ class LeaseRoutes:
 
     # ---- losses
 
-    def lost(self, session: AgentSession, message: str) -> None:
-        """The agent cannot be reached: its leases are over."""
+    def lost(self, session: AgentSession, message: str, *, gone: bool = False) -> None:
+        """The agent cannot be reached: its leases are over. `gone`: its process has ended."""
         session.is_over = True
         if self._sessions.get(session.address) is session:
             del self._sessions[session.address]
         if self._is_condemned:
             return
+        was_known = self.lost_agents.is_known(session.address)
+        self.lost_agents.lost(session.address, gone=gone)
         is_home = session.address == self.home_address
         if session.address == self.scheduler_address:
             self.scheduler_address = ""  # the home agent hears of the next one
         for lease_id, lease in list(session.leases.items()):
             if lease.granted or lease.request.placement_group_id:
-                self._end(lease_id, lease, message, self._loss_of(session.node_id))
+                self._end(lease_id, lease, message, self.nodes.loss_of(session.node_id))
             elif is_home:
                 lease.move(None)  # waits for the next home
+            elif was_known:
+                self.lost_agents.wait(lease)
             else:
                 self._ask_scheduler(lease)
         if is_home and self._is_refused:
@@ -307,7 +338,7 @@ class LeaseRoutes:
         """No agent is left: what waited fails."""
         for lease_id, lease in list(self.leases.items()):
             if lease.session is None:
-                self._end(lease_id, lease, message, self._loss_of(b""))
+                self._end(lease_id, lease, message, self.nodes.loss_of(b""))
 
     def end_all(self, verdict: str) -> None:
         """This process counts as dead: whatever it leased is ended, and no agent takes more."""
@@ -317,14 +348,6 @@ class LeaseRoutes:
         for lease_id, lease in list(self.leases.items()):
             cause, failure = pb.WORKER_END_CAUSE_OWNER_DIED, pb.LEASE_FAILURE_OWNER_DEAD
             self._end(lease_id, lease, verdict, cause, failure)
-
-    def is_draining(self, node_id: bytes) -> bool:
-        """Whether the end of this node was announced."""
-        return node_id in self._draining
-
-    def _loss_of(self, node_id: bytes) -> pb.WorkerEndCause.ValueType:
-        announced = node_id in self._draining
-        return pb.WORKER_END_CAUSE_PREEMPTED if announced else pb.WORKER_END_CAUSE_NODE_DIED
 
     def _end(
         self,
@@ -338,10 +361,7 @@ class LeaseRoutes:
         node_id = lease.session.node_id if lease.session is not None else b""
         self._take(lease_id)
         if lease.granted:
-            ended = pb.LeasedWorkerEnded(
-                lease_id=lease_id, cause=cause, message=message, node_id=node_id
-            )
-            self.effects.append(fx.Ended(lease.holder, ended))
+            self.effects.append(fx.worker_ended(lease, message, cause, node_id))
             return
         if not failure and lease.request.placement_group_id:
             failure = pb.LEASE_FAILURE_BUNDLE_NOT_HERE
@@ -351,34 +371,26 @@ class LeaseRoutes:
     # ---- nodes
 
     def _node_change(self, _session: AgentSession, change: ns.NodeChange) -> None:
-        if change.scheduler_address:
-            self.scheduler_address = change.scheduler_address
+        self._scheduled_by(change.scheduler_address)
         node = change.node
         if node.state == t.NODE_STATE_DRAINING:
             self._node_drains(node.node_id)
         elif node.state == t.NODE_STATE_ALIVE:
-            self._draining.discard(node.node_id)
-        elif node.state == t.NODE_STATE_DEAD and node.node_id not in self._dead_nodes:
+            self.nodes.stays(node.node_id)
+        elif node.state == t.NODE_STATE_DEAD and self.nodes.died(node):
             self._node_died(node)
         self.effects.append(fx.NodeChanged(change))
 
     def _node_died(self, node: t.NodeRecord) -> None:
-        self._dead_nodes.add(node.node_id)
         session = self.session_at(node.address)
         if session is not None and session.node_id == node.node_id:
             self.close(session)
-            if node.death_cause == t.NODE_DEATH_CAUSE_PREEMPTED:
-                self._draining.add(node.node_id)
-            cause = t.NodeDeathCause.Name(node.death_cause).removeprefix("NODE_DEATH_CAUSE_")
-            told = f"node {node.node_id.hex()} died ({cause}): {node.death_message}"
-            self.lost(session, told)
-        self._draining.discard(node.node_id)
+            self.lost(session, death_text(node), gone=True)
+        self.nodes.stays(node.node_id)
 
     def _node_drains(self, node_id: bytes) -> None:
-        """Told twice, by the node itself and by the GCS; the first counts."""
-        if node_id in self._draining or node_id in self._dead_nodes:
+        if not self.nodes.drains(node_id):
             return
-        self._draining.add(node_id)
         for session in self.sessions():
             if session.node_id == node_id:
                 for lease_id, lease in session.leases.items():

@@ -67,6 +67,7 @@ def check(options: Mapping[str, Any], allowed: frozenset[str], what: str) -> Non
 
     Raises:
         ValueError, TypeError: names the option, what was wrong and what is allowed.
+        WrongArgumentError: the same as both, where Ray's class for it depends on the option.
     """
     for name, value in options.items():
         if name not in allowed:
@@ -76,6 +77,26 @@ def check(options: Mapping[str, Any], allowed: frozenset[str], what: str) -> Non
         checker = _CHECKS.get(name)
         if checker is not None and value is not None:
             checker(name, value)
+
+
+def groups_of(options: Mapping[str, Any]) -> dict[str, int]:
+    """The concurrency groups of an actor's options: name -> limit.
+
+    They come as a dict or, as Ray's lower layers write them, as a list of dicts.
+    """
+    groups: Any = options.get("concurrency_groups") or {}
+    if is_list(groups):
+        return {group["name"]: group["max_concurrency"] for group in groups}
+    return dict(groups)
+
+
+def backpressure_of(options: Mapping[str, Any]) -> int:
+    """Items a generator may be ahead of its consumer; 0: any number."""
+    return max(0, options.get("_generator_backpressure_num_objects") or 0)
+
+
+class WrongArgumentError(TypeError, ValueError):
+    """A wrong argument for which Ray raises one or the other: whoever catches either is served."""
 
 
 def _whole(minimum: int) -> Any:
@@ -91,7 +112,7 @@ def _whole(minimum: int) -> Any:
 def _returns(name: str, value: Any) -> None:
     if isinstance(value, str):
         if value not in ("streaming", "dynamic"):
-            raise ValueError(
+            raise WrongArgumentError(
                 f"{name} must be a whole number, 'streaming' or 'dynamic', not {value!r}"
             )
         return
@@ -138,7 +159,9 @@ def _flag(name: str, value: Any) -> None:
 
 def _lifetime(name: str, value: Any) -> None:
     if value not in ("detached", "non_detached"):
-        raise ValueError(f"{name} must be None, 'detached' or 'non_detached', not {value!r}")
+        raise WrongArgumentError(
+            f"{name} must be None, 'detached' or 'non_detached', not {value!r}"
+        )
 
 
 def _selector(name: str, value: Any) -> None:
@@ -161,14 +184,33 @@ def _retry_exceptions(name: str, value: Any) -> None:
         isinstance(item, type) and issubclass(item, BaseException) for item in value
     ):
         return
-    raise TypeError(f"{name} must be True, False or a list of exception classes, not {value!r}")
+    raise WrongArgumentError(
+        f"{name} must be True, False or a list of exception classes, not {value!r}"
+    )
 
 
 def _groups(name: str, value: Any) -> None:
+    keys = {"name", "max_concurrency"}
+    if is_list(value) and all(is_dict(group) and keys <= set(group) for group in value):
+        value = groups_of({name: value})
     if not is_dict(value):
         raise TypeError(f"{name} must be a dict of group name to concurrency, not {value!r}")
     for group, count in value.items():
         _whole(1)(f"{name}[{group!r}]", count)
+
+
+def _backpressure(name: str, value: Any) -> None:
+    if value != -1:
+        _whole(1)(name, value)
+
+
+def _index(name: str, value: Any) -> None:
+    _whole(-1)(name, value)
+
+
+def _labels(name: str, value: Any) -> None:
+    if not is_dict(value):
+        raise TypeError(f"{name} must be a dict of label to value, not {value!r}")
 
 
 _CHECKS: dict[str, Any] = {
@@ -188,7 +230,10 @@ _CHECKS: dict[str, Any] = {
     "max_concurrency": _whole(1),
     "max_pending_calls": _whole(-1),
     "num_returns": _returns,
-    "_generator_backpressure_num_objects": _whole(1),
+    "_generator_backpressure_num_objects": _backpressure,
+    "_labels": _labels,
+    "placement_group_bundle_index": _index,
+    "placement_group_capture_child_tasks": _flag,
     "retry_exceptions": _retry_exceptions,
     "lifetime": _lifetime,
     "get_if_exists": _flag,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, TypeGuard
 
 
@@ -18,3 +19,8 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether it is a list or tuple, of anything."""
     return isinstance(value, (list, tuple))
+
+
+def is_generator(value: object) -> TypeGuard[Generator[Any, Any, Any]]:
+    """Whether it is a generator, of anything."""
+    return isinstance(value, Generator)

@@ -24,6 +24,7 @@ class GeneratorState:
         self._next = 0
         self._gate = Gate()
         self._failed_taken = False
+        self._upcoming: Entry | None = None
 
     # ---- I/O thread
 
@@ -34,12 +35,18 @@ class GeneratorState:
         entry = self._make_entry(index)
         entry.complete(data, entries.VALUE)
         self._items[index] = entry
-        self._gate.open()
+        self._tell()
         return entry
 
     def ended(self) -> None:
         """`end` is complete."""
+        self._tell()
+
+    def _tell(self) -> None:
         self._gate.open()
+        upcoming = self._upcoming
+        if upcoming is not None and self._would_not_wait:
+            upcoming.complete(b"", entries.VALUE)
 
     # ---- consumer
 
@@ -49,6 +56,28 @@ class GeneratorState:
         if self.end.state == entries.PENDING or self._items:
             return False
         return self.end.state == entries.VALUE or self._failed_taken
+
+    @property
+    def has_next(self) -> bool:
+        """Whether an item, or the failure, is there to take."""
+        if self._next in self._items:
+            return True
+        return self.end.state == entries.ERROR and not self._items and not self._failed_taken
+
+    @property
+    def _would_not_wait(self) -> bool:
+        return self._next in self._items or self.end.state != entries.PENDING
+
+    def upcoming(self) -> Entry:
+        """An entry that is complete as soon as `take` would not wait: for `wait`."""
+        entry = self._upcoming
+        ready = self._would_not_wait
+        if entry is None or (entry.state != entries.PENDING and not ready):
+            entry = self._upcoming = Entry(0, b"", "")
+            ready = self._would_not_wait  # it may have come since the first look
+        if ready:
+            entry.complete(b"", entries.VALUE)
+        return entry
 
     def take(self, timeout_s: float | None = None) -> Entry | None:
         """The next item's entry; a failure's entry once; None when there is no more.

@@ -10,11 +10,14 @@ lengths, the pickle, then each buffer at a multiple of 64 bytes, read back witho
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import struct
 import threading
-from typing import Any
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import cloudpickle
 
@@ -24,6 +27,26 @@ _ALIGNMENT = 64
 _BUFFER_BYTES_MIN = 4096
 _MAIN = (b"__main__", b"__mp_main__")
 _PLAIN = frozenset((int, float, str, bytes, bool, type(None)))
+
+
+_reducers: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+"""How this process writes classes for which the user said so."""
+
+
+def register(
+    class_: type, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
+) -> None:
+    """From now on this process writes instances of exactly this class with `serializer`."""
+
+    def reduce(value: Any) -> tuple[Any, ...]:
+        return deserializer, (serializer(value),)
+
+    _reducers[class_] = reduce
+
+
+def deregister(class_: type) -> None:
+    """Instances are pickled by themselves again; no effect if nothing was registered."""
+    _reducers.pop(class_, None)
 
 
 class _Collector(threading.local):
@@ -60,7 +83,10 @@ def dumps(value: object) -> bytes:
 
 def _pickle(value: object, take: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
     try:
-        data = pickle.dumps(value, _PROTOCOL, buffer_callback=take)
+        if _reducers:
+            data = _with_reducers(value, take)
+        else:
+            data = pickle.dumps(value, _PROTOCOL, buffer_callback=take)
     except Exception:  # noqa: BLE001 - whatever plain pickle cannot do, cloudpickle may
         buffers.clear()
         return _cloudpickle(value, take)
@@ -70,9 +96,28 @@ def _pickle(value: object, take: Any, buffers: list[pickle.PickleBuffer]) -> byt
     return data
 
 
+def _table(others: Any) -> Any:
+    """What was registered, live, before others."""
+    return ChainMap(_reducers, others)
+
+
+def _with_reducers(value: object, take: Any) -> bytes:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, _PROTOCOL, buffer_callback=take)
+    pickler.dispatch_table = _table(copyreg.dispatch_table)
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+class _CodePickler(cloudpickle.CloudPickler):
+    """Cloudpickle, after what users registered."""
+
+    dispatch_table: ClassVar[Any] = _table(cloudpickle.CloudPickler.dispatch_table)
+
+
 def _cloudpickle(value: object, take: Any) -> bytes:
     stream = io.BytesIO()
-    pickler: Any = cloudpickle.CloudPickler(stream, _PROTOCOL, buffer_callback=take)
+    pickler: Any = _CodePickler(stream, _PROTOCOL, buffer_callback=take)
     pickler.dump(value)
     return stream.getvalue()
 

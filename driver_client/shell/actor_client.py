@@ -70,6 +70,11 @@ class ActorClient:
 
     # ---- from the submitting side
 
+    @property
+    def pending(self) -> int:
+        """Calls of handles with `max_pending_calls` that are not answered."""
+        return self._reserved - self._answered
+
     def reserve(self, limit: int) -> bool:
         """Counts one call of a handle with `max_pending_calls`; False: too many. Any thread."""
         with _RESERVING:
@@ -197,7 +202,7 @@ class ActorClient:
             else:
                 self._done(record)
                 text = (
-                    f"the call of {self.name}.{record[1].call_name} was lost: the actor "
+                    f"the call of {record[1].call_name} was lost: the actor "
                     f"{'restarted' if alive else 'restarts'}; "
                     "set max_task_retries to have calls repeated"
                 )

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
+from driver_client import limits
 from driver_client.shell import running
 from driver_client.shell.function_store import FunctionStore, extend_module_path
+from driver_client.shell.given_arguments import arguments_of
 from driver_client.shell.lanes import ActorExit, Concurrent, concurrent_for
 from driver_client.shell.outcome import error_outcome
 from driver_client.shell.task_events import ACTOR_CREATION
@@ -30,6 +32,8 @@ class ActorInstance:
         self._executor = executor
         self._methods: dict[str, Callable[..., Any]] = {}
         self._failed: BaseException | None = None
+        self.full_name = message.class_definition.name
+        """What the runtime context calls the constructor; and methods, behind it."""
 
     def construct(self, answer: CreationAnswer) -> None:
         """Runs the constructor. Main thread."""
@@ -38,20 +42,21 @@ class ActorInstance:
         created = pb.ActorCreated(actor_id=message.actor_id, incarnation=message.incarnation)
         name = f"{message.class_definition.name}.__init__"
         context = running.Running(
-            message.actor_id, name, name, message.placement_group_id, message.capture_child_tasks
+            message.actor_id, name, self, message.placement_group_id, message.capture_child_tasks
         )
         token = running.current.set(context)
         started_ns = time.perf_counter_ns()
         try:
             class_ = self._functions.load(message.class_definition.hash)
-            args, kwargs = self._executor.arguments_of(message.payload, message)
+            self.full_name = f"{class_.__module__}.{class_.__qualname__}"
+            args, kwargs = arguments_of(message.payload, message)
             self.instance = class_(*args, **kwargs)
             created.ok = True
             created.repr_name = type(self.instance).__name__
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the answer
             self._failed = error
             self._executor.exiting = True
-            created.error = error_outcome(error, name, self._executor.node_id)[0]
+            created.error = error_outcome(error, name, self._executor.node_id, self)[0]
         finally:
             running.current.reset(token)
         self._note_creation(started_ns, ok=created.ok)
@@ -69,6 +74,16 @@ class ActorInstance:
         name = f"{message.class_definition.name}.__init__"
         sequence = int.from_bytes(task[-8:], "big")
         self._executor.events.add_alone((task[:-8], sequence, name, started_ns, took_us, kind))
+
+    def own_repr(self) -> str:
+        """What the user's class says of the instance; "" before there is one."""
+        if self.instance is None:
+            return ""
+        try:
+            text = repr(self.instance)
+        except Exception as error:  # noqa: BLE001 - it is the user's, and an error is told already
+            text = f"<{type(self.instance).__name__}, whose __repr__ raised {error!r}>"
+        return text[: limits.ACTOR_REPR_CHARS_MAX]
 
     def method(self, name: str) -> Callable[..., Any]:
         """A bound method.

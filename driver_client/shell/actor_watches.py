@@ -101,11 +101,18 @@ class ActorWatches:
 
     async def _run(self) -> None:
         delay = limits.RECONNECT_DELAY_MIN_S
-        while True:
+        while not self._gcs_link().refusal:
             if await self._connect_once():
                 delay = limits.RECONNECT_DELAY_MIN_S
             await asyncio.sleep(delay)
             delay = min(delay * 2, limits.RECONNECT_DELAY_MAX_S)
+        self._running = False
+        for actor_id in list(self._detached):
+            client = self._clients.get(actor_id)
+            if client is not None:
+                message = self._gcs_link().refusal
+                client.died(t.ActorDeath(cause=t.ACTOR_DEATH_CAUSE_NODE_DIED, message=message))
+        self._detached.clear()
 
     async def _connect_once(self) -> bool:
         seen = False
@@ -121,7 +128,8 @@ class ActorWatches:
                 seen = True
                 for record in answer.actors:
                     self.take(record)
-        except (grpc.RpcError, asyncio.InvalidStateError):
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            self._gcs_link().heed(error)
             return seen
         finally:
             if writer is not None:

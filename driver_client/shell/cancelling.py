@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from cluster_common import ids
 from driver_client import exceptions
@@ -60,3 +61,12 @@ class Canceller:
         """Cancels the children of a cancelled call."""
         for entry in children:
             self.cancel(entry, force=force, recursive=True)
+
+
+class ChildCalls(Protocol):
+    """What the running calls submitted themselves."""
+
+    children: Children
+
+    def cancel_children(self, parent: bytes, *, force: bool) -> None:
+        """Cancels what a cancelled call submitted."""

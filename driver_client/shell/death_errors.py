@@ -49,11 +49,10 @@ def actor_died_error(actor_id: bytes, name: str, death: t.ActorDeath) -> excepti
     elif death.cause == t.ACTOR_DEATH_CAUSE_UNSCHEDULABLE:
         class_ = exceptions.ActorUnschedulableError
     return class_(
-        "; ".join(parts),
+        cause,
         actor_id.hex(),
-        cause=cause,
+        message="; ".join(parts),
         node_id=death.node_id.hex(),
         owner_id=death.owner_id.hex(),
         time=death.time_ms / 1000,
-        preempted=death.cause == t.ACTOR_DEATH_CAUSE_PREEMPTED,
     )

@@ -12,17 +12,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
 from driver_client import limits
-from driver_client.objects import serialization
 from driver_client.shell import running
 from driver_client.shell.actor_instance import ActorInstance
 from driver_client.shell.call_queue import Call, CallQueue
-from driver_client.shell.cancelling import Children
+from driver_client.shell.cancelling import ChildCalls
 from driver_client.shell.function_store import FunctionStore, LocalFunction
+from driver_client.shell.given_arguments import arguments_of
 from driver_client.shell.io_thread import IoThread
 from driver_client.shell.lanes import ActorExit
 from driver_client.shell.outcome import (
@@ -30,6 +30,7 @@ from driver_client.shell.outcome import (
     cancelled_outcome,
     error_outcome,
     exit_outcome,
+    exit_status,
     last_outcome,
     outcome_of,
 )
@@ -39,16 +40,6 @@ from driver_client.shell.streaming import ItemSender, end_outcome, run_generator
 from driver_client.shell.task_events import TaskEvents
 
 CreationAnswer = Callable[[pb.ActorCreated], None]
-
-
-class ChildCalls(Protocol):
-    """What the running calls submitted themselves."""
-
-    children: Children
-
-    def cancel_children(self, parent: bytes, *, force: bool) -> None:
-        """Cancels what a cancelled call submitted."""
-        ...
 
 
 class Executor:
@@ -65,6 +56,7 @@ class Executor:
         actor_named: Callable[[pb.CreateActor], None],
         children: ChildCalls,
         kill_process: Callable[[], None],
+        end_with: Callable[[int], None],
     ) -> None:
         self.node_id = ""
         self.actor: ActorInstance | None = None
@@ -77,6 +69,7 @@ class Executor:
         self._actor_named = actor_named
         self._children = children
         self._kill_process = kill_process
+        self._end_with = end_with
         self.interrupt: tuple[PeerStream, int] | None = None
         self._running: tuple[PeerStream, int] | None = None
         self._calls_made: dict[bytes, int] = {}
@@ -258,7 +251,7 @@ class Executor:
         token = running.current.set(self.context_of(stream, sequence, function))
         try:
             target = self.target_of(function)
-            args, kwargs = self.arguments_of(payload, detail)
+            args, kwargs = arguments_of(payload, detail)
             value = target(*args, **kwargs)
             if function.streaming:
                 sender = ItemSender(self, stream, sequence, function)
@@ -266,15 +259,14 @@ class Executor:
                 outcome = end_outcome()
             else:
                 outcome = outcome_of(value, function)
-        except ActorExit as wanted:
-            self.answer(stream, sequence, function, exit_outcome(), started)
-            self.leave(str(wanted))
+        except (ActorExit, SystemExit) as wanted:
+            self.end(stream, sequence, function, wanted, started)
             return
         except KeyboardInterrupt:
             self._running = None
             outcome = cancelled_outcome()
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
-            outcome = error_outcome(error, function.call_name, self.node_id)
+            outcome = error_outcome(error, function.call_name, self.node_id, self.actor)
         finally:
             running.current.reset(token)
             self._forget_children(stream.sender_id + sequence.to_bytes(8, "big"))
@@ -298,7 +290,7 @@ class Executor:
         return running.Running(
             stream.sender_id + sequence.to_bytes(8, "big"),
             function.call_name,
-            function.call_name,
+            function,
             function.placement_group_id,
             function.capture_child_tasks,
         )
@@ -307,30 +299,15 @@ class Executor:
         """The callable behind a function or method name."""
         if function.method_name:
             assert self.actor is not None, "methods are called on actors only"
+            if not function.full_name:
+                function.full_name = f"{self.actor.full_name}.{function.method_name}"
             return self.actor.method(function.method_name)
         resolved = function.resolved
         if resolved is None:
             loaded: Callable[..., Any] = self._functions.load(function.body_hash)
             function.resolved = resolved = loaded
+            function.full_name = f"{loaded.__module__}.{loaded.__qualname__}"
         return resolved
-
-    @staticmethod
-    def arguments_of(payload: bytes, detail: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, references replaced by their values."""
-        if not payload:
-            return (), {}
-        args, kwargs = serialization.loads(payload)
-        if detail is None or not detail.references:
-            return args, kwargs
-        flat = list(args)
-        names = list(kwargs)
-        for reference in detail.references:
-            value = serialization.loads(reference.value)
-            if reference.argument < len(flat):
-                flat[reference.argument] = value
-            else:
-                kwargs[names[reference.argument - len(flat)]] = value
-        return tuple(flat), kwargs
 
     def _cancel_children(self, task: bytes, *, force: bool) -> None:
         self._children.cancel_children(task, force=force)
@@ -392,6 +369,26 @@ class Executor:
         """Forgets what its consumer said."""
         stream.consumer_gates.pop(sequence, None)
         stream.consumed.pop(sequence, None)
+
+    def end(
+        self,
+        stream: PeerStream,
+        sequence: int,
+        function: LocalFunction,
+        wanted: ActorExit | SystemExit,
+        started_ns: int,
+    ) -> None:
+        """User code ends this process: an actor in order; else as a crash, its call unanswered."""
+        status = 0 if isinstance(wanted, ActorExit) else exit_status(wanted)
+        actor = self.actor
+        if actor is None or status:
+            self.exiting = True
+            self._end_with(status)
+            return
+        reason = str(wanted) if isinstance(wanted, ActorExit) else "sys.exit() was called"
+        outcome = exit_outcome(actor.message, reason, self.node_id)
+        self.answer(stream, sequence, function, outcome, started_ns)
+        self.leave(reason)
 
     def leave(self, reason: str) -> None:
         """The actor wants to end: no new calls, answers out, then the process goes."""

@@ -24,6 +24,7 @@ class LocalFunction:
         "concurrency_group",
         "dynamic",
         "event_kind",
+        "full_name",
         "max_calls",
         "method_name",
         "num_returns",
@@ -36,6 +37,8 @@ class LocalFunction:
         self.body_hash = definition.hash
         self.method_name = definition.method_name
         self.call_name = definition.call_name or definition.name
+        self.full_name = ""
+        """With module and class, known once it was loaded."""
         self.num_returns = definition.num_returns
         self.concurrency_group = definition.concurrency_group
         self.placement_group_id = definition.placement_group_id

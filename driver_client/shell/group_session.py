@@ -28,10 +28,22 @@ _FINAL = (pg.PLACEMENT_GROUP_STATE_REMOVED, pg.PLACEMENT_GROUP_STATE_REMOVING)
 
 
 class GroupSession:
-    """Groups as this process knows them. I/O thread only, except `known`."""
+    """Groups as this process knows them. I/O thread only, except `known`.
 
-    def __init__(self, io: IoThread, channel: aio.Channel, hello: pg.GroupHello) -> None:
+    Args:
+        is_final: whether a stream ended since there is no point in opening another.
+    """
+
+    def __init__(
+        self,
+        io: IoThread,
+        channel: aio.Channel,
+        hello: pg.GroupHello,
+        is_final: Callable[[BaseException], bool] = lambda _error: False,
+    ) -> None:
         self._io = io
+        self._is_final = is_final
+        self._is_over = False
         self._channel = channel
         self._hello = hello
         self._records: dict[bytes, pg.PlacementGroupRecord] = {}
@@ -61,17 +73,20 @@ class GroupSession:
         self._unaccepted[group_id] = spec
         self._watched[group_id] = None
         self._outbox.put(pg.GroupRequest(create=spec))
+        self._unless_over()
 
     def remove(self, group_id: bytes) -> None:
         """Sends a removal, in order with the creations."""
         self._unremoved[group_id] = None
         self._outbox.put(pg.GroupRequest(remove=group_id))
+        self._unless_over()
 
     def watch(self, group_id: bytes) -> None:
         """Makes sure that this group's changes come here."""
         if group_id not in self._watched:
             self._watched[group_id] = None
             self._outbox.put(pg.GroupRequest(watch=group_id))
+            self._unless_over()
 
     def listen(self, group_id: bytes, listener: Listener) -> None:
         """Calls `listener` with each new record of the group, the present one included."""
@@ -126,7 +141,7 @@ class GroupSession:
 
     async def _run(self) -> None:
         delay = limits.RECONNECT_DELAY_MIN_S
-        while True:
+        while not self._is_over:
             seen = await self._connect_once()
             delay = limits.RECONNECT_DELAY_MIN_S if seen else delay
             await asyncio.sleep(delay)
@@ -146,7 +161,9 @@ class GroupSession:
                     return seen
                 seen = True
                 self._take(frame)
-        except (grpc.RpcError, asyncio.InvalidStateError):
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            self._is_over = self._is_final(error)
+            self._unless_over()
             return seen
         finally:
             if sender is not None:
@@ -158,6 +175,18 @@ class GroupSession:
             await self._outbox.run()
         except (grpc.RpcError, asyncio.InvalidStateError):
             stream.cancel()  # the reader sees it and reconnects
+
+    def _unless_over(self) -> None:
+        """When the cluster is gone all groups are, and nobody answers any more."""
+        if not self._is_over:
+            return
+        for group_id in [*self._unremoved, *self._watched]:
+            self._unremoved.pop(group_id, None)
+            self._unaccepted.pop(group_id, None)
+            gone = pg.PlacementGroupRecord(state=pg.PLACEMENT_GROUP_STATE_REMOVED)
+            gone.spec.placement_group_id = group_id
+            gone.reason, gone.message = "removed", "the cluster is gone"
+            self._take_record(gone)
 
     def _opening(self) -> list[pg.GroupRequest]:
         """Who we are, then everything the GCS may not have heard: it is idempotent by id."""

@@ -68,7 +68,11 @@ class IoThread:
         if self.closed:
             work.close()
             raise RuntimeError("the connection to the cluster is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except BaseException:  # an interrupt, most likely
+            work.close()
+            raise
         self._calls.add(future)
         try:
             return future.result(timeout_s)

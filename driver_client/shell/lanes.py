@@ -16,7 +16,8 @@ from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import limits
 from driver_client.shell import running
 from driver_client.shell.call_queue import Call
-from driver_client.shell.outcome import Outcome, error_outcome, exit_outcome, outcome_of
+from driver_client.shell.given_arguments import arguments_of
+from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_async_generator
 
@@ -263,7 +264,7 @@ class AsyncCalls:
         started = time.perf_counter_ns()
         running.current.set(executor.context_of(stream, sequence, function))
         try:
-            args, kwargs = executor.arguments_of(payload, detail)
+            args, kwargs = arguments_of(payload, detail)
             value = executor.target_of(function)(*args, **kwargs)
             if function.streaming:
                 sender = ItemSender(executor, stream, sequence, function)
@@ -273,14 +274,15 @@ class AsyncCalls:
                 if inspect.isawaitable(value):
                     value = await value
                 outcome = outcome_of(value, function)
-        except ActorExit as wanted:
-            executor.answer(stream, sequence, function, exit_outcome(), started)
-            executor.leave(str(wanted))
+        except (ActorExit, SystemExit) as wanted:
+            executor.end(stream, sequence, function, wanted, started)
             return
         except asyncio.CancelledError:
             if executor.exiting:
                 return  # the actor ends: its death is the answer
             outcome: Outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
-            outcome = error_outcome(error, function.call_name, executor.node_id)
+            outcome = error_outcome(
+                error, function.call_name, executor.node_id, executor.actor
+            )
         executor.answer(stream, sequence, function, outcome, started)

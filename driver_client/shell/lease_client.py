@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from cluster_api.v1 import agent_pb2 as pb
@@ -36,10 +37,12 @@ class LeaseClient:
         self._routes = LeaseRoutes(home_address)
         self._sessions: dict[str, LeaseSession] = {}
         self._opening = asyncio.Semaphore(limits.AGENT_SESSIONS_OPENING_MAX)
-        self._known_at_home = asyncio.Event()
+        self._answered_at_home = asyncio.Event()
         self._is_carrying_out = False
         self.declared_dead: Callable[[str], None] | None = None
         """Told once when the cluster takes this process for dead; it calls `end_all`."""
+        self.refusal = ""
+        """What was said when no home agent took this process in."""
         self._handlers: dict[type, Callable[[Any], object]] = {
             fx.OpenSession: self._open,
             fx.SendItem: self._send,
@@ -53,6 +56,7 @@ class LeaseClient:
             fx.LookIfIdle: self._look_if_idle,
             fx.NodeChanged: lambda effect: node_changed(effect.change),
             fx.HomeLost: lambda effect: home_lost(effect.message),
+            fx.LookAgain: self._look_later,
             fx.DeclaredDead: self._declared_dead,
         }
         self._routes.open(home_address)
@@ -108,12 +112,15 @@ class LeaseClient:
         knows it as an owner tells the GCS. Ends too when no agent comes within
         `CONNECT_TIMEOUT_S`; without one a process ends by itself.
         """
-        if self._known_at_home.is_set():
-            return
-        try:
-            await asyncio.wait_for(self._known_at_home.wait(), limits.CONNECT_TIMEOUT_S)
-        except TimeoutError:
+        if not await self.let_in(limits.CONNECT_TIMEOUT_S):
             log.warning("not_known_at_home", address=self.home_address)
+
+    async def let_in(self, timeout_s: float) -> bool:
+        """Whether a home agent took this process in; waits for its answer, at most so long."""
+        if not self._answered_at_home.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered_at_home.wait(), timeout_s)
+        return self._answered_at_home.is_set() and not self.refusal
 
     @property
     def home_address(self) -> str:
@@ -190,7 +197,7 @@ class LeaseClient:
         if item.HasField("welcome"):
             again = session.attempts > 1
             if session.address == self.home_address:
-                self._known_at_home.set()
+                self._answered_at_home.set()
             self._routes.welcomed(session.agent, item.welcome, again=again)
         elif item.HasField("refused"):
             self._refused(session, item.refused)
@@ -201,19 +208,23 @@ class LeaseClient:
     def _refused(self, session: LeaseSession, refused: ns.Refused) -> None:
         if not self._routes.is_closing:
             log.error("agent_refused", address=session.address, reason=refused.reason)
+        if not self._answered_at_home.is_set():
+            self.refusal = refused.message or refused.reason
+            self._answered_at_home.set()
         follows = self.declared_dead is not None
         self._routes.refused(session.agent, refused, follows_verdict=follows)
 
     def session_lost(self, session: LeaseSession, message: str, *, refused: bool) -> None:
         """The agent cannot be reached: its leases are over."""
-        log.info("agent_lost", address=session.address, why=message, refused=refused)
+        if not self._routes.lost_agents.is_known(session.address):
+            log.info("agent_lost", address=session.address, why=message, refused=refused)
         node_id = session.agent.node_id
-        drained = self._routes.is_draining(node_id)
+        drained = self._routes.nodes.is_draining(node_id)
         cause = "PREEMPTED" if drained else "CRASHED" if refused else "UNREACHABLE"
         how = "its port refuses connections" if refused else f"it cannot be reached: {message}"
         node = f"node {node_id.hex()} at {session.address}"
         told = f"{node} died ({cause}): {how}; last contact {session.silent_s():.1f} s ago"
-        self._routes.lost(session.agent, told)
+        self._routes.lost(session.agent, told, gone=refused)
         self._carry_out()
         self._forget(session)
 
@@ -255,6 +266,13 @@ class LeaseClient:
     def _look_if_idle(self, effect: fx.LookIfIdle) -> None:
         if effect.holder.lease_idle(effect.lease_id):
             self._routes.give_back(effect.lease_id, reason="others wait")
+
+    def _look_later(self, effect: fx.LookAgain) -> None:
+        self._io.loop.call_later(effect.delay_ms / 1_000, self._look_again)
+
+    def _look_again(self) -> None:
+        self._routes.lost_agents.look_again()
+        self._carry_out()
 
     def _declared_dead(self, effect: fx.DeclaredDead) -> None:
         if self.declared_dead is not None:

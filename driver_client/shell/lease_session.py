@@ -54,6 +54,8 @@ class LeaseSession:
         self.lost = False
         self.attempts = 0
         """Connections tried. After more than one, what was asked may have been lost."""
+        self.trouble = ""
+        """How the last connection ended."""
 
         self._heard_s = io.loop.time()
         self._io = io
@@ -64,6 +66,8 @@ class LeaseSession:
         """Asked before the first connection: leaves with its first frame."""
 
         self._sender: asyncio.Task[None] | None = None
+        self._broke: asyncio.Future[None] | None = None
+        """Of whoever waits for the last words to leave."""
         self._gate = gate
         self._is_in_gate = False
         self._task = io.keeper.start(self._run(), f"lease session {self.address}")
@@ -88,11 +92,16 @@ class LeaseSession:
             return  # the reader sees that the stream ended, and why
 
     async def drained(self, timeout_s: float) -> None:
-        """Waits until what was queued is written, at most `timeout_s`."""
-        try:
-            await asyncio.wait_for(self._outbox.drained(), timeout_s)
-        except TimeoutError:
-            return
+        """Waits until what was queued is written, at most `timeout_s`.
+
+        An agent that ends the session meanwhile hears nothing more.
+        """
+        sent = asyncio.ensure_future(self._outbox.drained())
+        broke = self._broke = asyncio.get_running_loop().create_future()
+        await asyncio.wait((sent, broke), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        self._broke = None
+        sent.cancel()
+        await asyncio.gather(sent, return_exceptions=True)
 
     def silent_s(self) -> float:
         """Seconds since the agent was heard last."""
@@ -126,13 +135,14 @@ class LeaseSession:
         loop = asyncio.get_running_loop()
         tries = Reconnecting(_now_ms(loop))
         while True:
+            message = self.trouble = await self._connect_once()
+            was_welcome = self.welcomed.is_set()
             self.welcomed.clear()
-            message = await self._connect_once()
             self._leave_gate()
             if self.lost:
                 return
             broke_ms = _now_ms(loop)
-            if self.welcomed.is_set():
+            if was_welcome:
                 tries.welcome_broke(broke_ms)
             found = await dial(self.address, limits.AGENT_DIAL_S)
             delay_ms = tries.next_try_ms(broke_ms, refused=found is Dial.REFUSED)
@@ -174,6 +184,8 @@ class LeaseSession:
             return str(error)
         finally:
             sender, self._sender = self._sender, None
+            if self._broke is not None and not self._broke.done():
+                self._broke.set_result(None)
             if sender is not None:
                 sender.cancel()
                 await asyncio.gather(sender, return_exceptions=True)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 from cluster_api.v1 import core_worker_pb2 as pb
+from cluster_api.v1 import types_pb2 as t
+from cluster_common import ids
 from driver_client import exceptions, limits, process
+from driver_client.core.shapes import is_generator
 from driver_client.object_ref import entry_of
 from driver_client.object_ref_generator import DynamicObjectRefGenerator
 from driver_client.objects import serialization
+from driver_client.shell.death_errors import actor_died_error
 from driver_client.shell.function_store import LocalFunction
+
+if TYPE_CHECKING:
+    from driver_client.shell.actor_instance import ActorInstance
 
 Outcome = tuple[bytes, int, "pb.ResultDetail | None", list[Any]]
 """(serialized value or error, ResultKind, detail, references inside the value)"""
 
 _SINGLE = frozenset((int, float, str, bytes, bool, type(None)))
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - once, at import
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - once, at import
+_OWN_FOLDERS = (_HERE, os.path.join(os.path.dirname(_HERE), "objects"))  # noqa: PTH118, PTH120 - same
 
 
 def outcome_of(value: Any, function: LocalFunction) -> Outcome:
@@ -35,11 +45,13 @@ def outcome_of(value: Any, function: LocalFunction) -> Outcome:
     wanted = function.num_returns
     if wanted > 1:
         return _several(value, wanted, function)
+    if is_generator(value):  # `num_returns=1` of a generator function: its first item
+        value = next(value, None)
     if type(value) in _SINGLE:
         data = serialization.dumps(value)
         _check_size(len(data), function)
         return data, pb.RESULT_KIND_VALUE, None, []
-    data, refs = serialization.dumps_with_references(value)
+    data, refs = _pickled(value, function)
     _check_size(len(data), function)
     if not refs:
         return data, pb.RESULT_KIND_VALUE, None, refs
@@ -48,16 +60,31 @@ def outcome_of(value: Any, function: LocalFunction) -> Outcome:
     return data, pb.RESULT_KIND_VALUE, detail, refs
 
 
+def _pickled(value: Any, function: LocalFunction) -> tuple[bytes, list[Any]]:
+    try:
+        return serialization.dumps_with_references(value)
+    except Exception as error:
+        raise TypeError(
+            f"{function.call_name} returned a {type(value).__name__}, which cannot be pickled: "
+            f"{error}"
+        ) from error
+
+
 def _put(item: Any) -> Any:
     data, contained = serialization.dumps_with_references(item)
     return process.get_runtime().put(data, contained)
 
 
 def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
-    try:
-        values: Sequence[Any] = list(value)
-    except TypeError:
-        values = [value]
+    if is_generator(value):  # more than were promised are not made
+        values: Sequence[Any] = list(islice(value, wanted))
+    elif isinstance(value, Iterable):
+        values = list(cast("Iterable[Any]", value))
+    else:
+        raise TypeError(
+            f"{function.call_name} has num_returns={wanted} but returned one "
+            f"{type(value).__name__}, which is no sequence"
+        )
     if len(values) != wanted:
         raise ValueError(
             f"{function.call_name} has num_returns={wanted} but returned {len(values)} value(s)"
@@ -65,7 +92,7 @@ def _several(value: Any, wanted: int, function: LocalFunction) -> Outcome:
     detail = pb.ResultDetail()
     all_refs: list[Any] = []
     for index, part in enumerate(values):
-        data, refs = serialization.dumps_with_references(part)
+        data, refs = _pickled(part, function)
         detail.values.append(data)
         _note(detail, refs, index)
         all_refs += refs
@@ -93,9 +120,29 @@ def cancelled_outcome() -> Outcome:
     return b"", pb.RESULT_KIND_CANCELLED, None, []
 
 
-def exit_outcome() -> Outcome:
-    """What the caller of `exit_actor` gets."""
-    return serialization.NONE, pb.RESULT_KIND_VALUE, None, []
+def exit_outcome(actor: pb.CreateActor, reason: str, node_id: str) -> Outcome:
+    """What the caller of `exit_actor` gets, as every later call: the actor is dead."""
+    death = t.ActorDeath(
+        cause=t.ACTOR_DEATH_CAUSE_EXITED,
+        message=reason,
+        node_id=bytes.fromhex(node_id),
+        owner_id=ids.owner_of(actor.actor_id),
+        time_ms=time.time_ns() // 1_000_000,
+    )
+    name = actor.class_definition.name.rpartition(".")[2]
+    error = actor_died_error(actor.actor_id, name, death)
+    return exceptions.pickle_error(error), pb.RESULT_KIND_ERROR, None, []
+
+
+def exit_status(wanted: SystemExit) -> int:
+    """The exit status that `sys.exit` asked for, as the interpreter takes it."""
+    code = wanted.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    sys.stderr.write(f"{code}\n")
+    return 1
 
 
 def last_outcome(outcome: Outcome) -> Outcome:
@@ -106,13 +153,21 @@ def last_outcome(outcome: Outcome) -> Outcome:
     return data, kind, detail, refs
 
 
-def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
-    """The result of a call that raised: error class, remote traceback, and the error itself."""
+def error_outcome(
+    error: BaseException, name: str, node_id: str, actor: ActorInstance | None = None
+) -> Outcome:
+    """The result of a call that raised: error class, remote traceback, and the error itself.
+
+    `actor`: whose method it was.
+    """
     # A nested call failed: its traceback is in the text, and its cause is what the user can catch.
     nested = isinstance(error, exceptions.RayTaskError)
     cause = error.cause if nested else error
+    place = {"node_id": node_id, "ip": _own_ip()}
+    if actor is not None:
+        place |= {"actor_id": actor.message.actor_id.hex(), "actor_repr": actor.own_repr()}
     task_error = exceptions.RayTaskError(
-        name, _traceback_of(error), cause, os.getpid(), node_id, type(cause or error).__name__
+        name, _traceback_of(error), cause, **place, cause_name=type(cause or error).__name__
     )
     try:
         data = serialization.dumps(task_error)
@@ -120,17 +175,28 @@ def error_outcome(error: BaseException, name: str, node_id: str) -> Outcome:
     except Exception as problem:  # noqa: BLE001 - user classes can fail in any way while pickled
         text = f"{_traceback_of(error)}\n(the error cannot be pickled: {problem!r})"
         data = serialization.dumps(
-            exceptions.RayTaskError(name, text, None, os.getpid(), node_id, type(error).__name__)
+            exceptions.RayTaskError(name, text, None, **place, cause_name=type(error).__name__)
         )
     return data, pb.RESULT_KIND_ERROR, None, []
 
 
+def _own_ip() -> str:
+    runtime = process.runtime_if_any()
+    return "" if runtime is None else runtime.facts.own_address.rpartition(":")[0]
+
+
 def _traceback_of(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_OWN_FOLDER)]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)]
-    lines += traceback.format_exception_only(type(error), error)
-    return "".join(lines)
+    """As Python prints it, with what it was raised from, without frames of the runtime."""
+    told = traceback.TracebackException.from_exception(error)
+    _hide_own_frames(told)
+    return "".join(told.format())
+
+
+def _hide_own_frames(told: traceback.TracebackException) -> None:
+    told.stack[:] = [f for f in told.stack if not f.filename.startswith(_OWN_FOLDERS)]
+    for part in (told.__cause__, told.__context__, *(told.exceptions or ())):
+        if part is not None:
+            _hide_own_frames(part)
 
 
 def flush_output() -> None:

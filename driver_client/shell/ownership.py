@@ -136,7 +136,7 @@ class Ownership:
 
     def _lost(self, object_id: bytes, owner_address: str) -> Entry:
         entry = Entry(object_id, ids.owner_of(object_id), owner_address)
-        error = exceptions.ObjectFreedError(object_id.hex(), f"object {object_id.hex()} was freed")
+        error = exceptions.ObjectFreedError(object_id.hex())
         entry.complete(exceptions.pickle_error(error), entries.ERROR)
         return entry
 
@@ -222,7 +222,7 @@ class Ownership:
             entry.complete(state.value, entries.ERROR if state.is_error else entries.VALUE)
             return
         text = f"object {state.object_id.hex()} was freed by its owner"
-        error = exceptions.ObjectFreedError(state.object_id.hex(), text)
+        error = exceptions.ObjectFreedError(state.object_id.hex(), message=text)
         entry.complete(exceptions.pickle_error(error), entries.ERROR)
 
     # ---- streams to owners (PeerListener)
@@ -272,7 +272,7 @@ class Ownership:
             if entry.state == entries.PENDING:
                 where = entry.owner_address
                 text = f"the owner of object {object_id.hex()} at {where} died: {message}"
-                error = exceptions.OwnerDiedError(object_id.hex(), text)
+                error = exceptions.OwnerDiedError(object_id.hex(), message=text)
                 entry.complete(exceptions.pickle_error(error), entries.ERROR)
         with self._lock:
             lost, removals = self._ledger.owner_gone(connection.address)

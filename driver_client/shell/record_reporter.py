@@ -33,9 +33,11 @@ class RecordReporter:
         stub: rpc.ActorServiceAsyncStub,
         owner_id: bytes,
         may_begin: Callable[[], Awaitable[None]],
+        is_final: Callable[[BaseException], bool] = lambda _error: False,
     ) -> None:
         self._io = io
         self._may_begin = may_begin
+        self._is_final = is_final
         self._stub = stub
         self._owner_id = owner_id
         self._unsent: dict[bytes, OwnedActor] = {}
@@ -109,6 +111,10 @@ class RecordReporter:
                 delay = limits.RECONNECT_DELAY_MIN_S
                 self._acknowledged(batch)
             except grpc.RpcError as error:
+                if self._is_final(error):  # the cluster is gone: nobody lists our actors
+                    self.close()
+                    self._acknowledged(batch)
+                    break
                 code = getattr(error, "code", lambda: None)()
                 if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     log.warning("actor_records_refused", code=str(code), records=len(batch))

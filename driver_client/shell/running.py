@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import contextvars
+from typing import Protocol
 
 import msgspec
+
+
+class Named(Protocol):
+    """A function, or an actor while it is constructed."""
+
+    full_name: str
 
 
 class Running(msgspec.Struct, frozen=True, gc=False):
@@ -12,7 +19,7 @@ class Running(msgspec.Struct, frozen=True, gc=False):
 
     task_id: bytes
     name: str
-    function_name: str
+    function: Named
     placement_group_id: bytes
     capture_child_tasks: bool
 

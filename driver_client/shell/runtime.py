@@ -97,7 +97,7 @@ class Runtime:
     def gcs(self) -> GcsLink:
         """The channel to the GCS."""
         if self._gcs is None:
-            self._gcs = GcsLink(self.facts.gcs_address)
+            self._gcs = GcsLink(self.facts.gcs_address, self.facts.cluster_id)
         return self._gcs
 
     def group_session(self) -> GroupSession:
@@ -112,7 +112,8 @@ class Runtime:
                 owner_id=self.facts.owner_id,
                 job_id=self.facts.job_id,
             )
-            self._groups = GroupSession(self.io, self.gcs().channel, hello)
+            link = self.gcs()
+            self._groups = GroupSession(self.io, link.channel, hello, link.heed)
         return self._groups
 
     @property
@@ -143,8 +144,9 @@ class Runtime:
         """Owned actors."""
         if self._host is None:
             leases = self.leases()
+            link = self.gcs()
             reporter = RecordReporter(
-                self.io, self.gcs().actors, self.facts.owner_id, leases.known_at_home
+                self.io, link.actors, self.facts.owner_id, leases.known_at_home, link.heed
             )
             self._host = ActorHost(
                 self.services,

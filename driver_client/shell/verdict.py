@@ -1,4 +1,4 @@
-"""A driver that the cluster took for dead while it lives: it ends clearly instead of half.
+"""A driver that was taken for dead while it lives, or outlived its cluster: it ends clearly.
 
 Its agents have ended what it had leased, its job is over, its names are free. So everything that
 waits here fails with the reason, and so does what it asks for later.
@@ -27,6 +27,15 @@ def follow_verdict(runtime: Runtime) -> None:
             runtime.io.keeper.start(_end(runtime, message), "verdict")
 
     runtime.leases().declared_dead = told
+    runtime.gcs().on_other_cluster = lambda: _cluster_gone(runtime)
+
+
+def _cluster_gone(runtime: Runtime) -> None:
+    """At the address of our GCS there is another cluster's, whose agents refuse us too."""
+    text = runtime.gcs().refusal
+    log.error("cluster_is_gone", why=text, job=runtime.facts.job_id.hex())
+    if not runtime.closed:
+        runtime.leases().end_all(text)
 
 
 async def _end(runtime: Runtime, message: str) -> None:

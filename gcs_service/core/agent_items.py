@@ -60,6 +60,7 @@ class AgentItems:
             "ping": lambda _node_id, _item, _at: None,  # answered by the shell; it was heard
             "drain_answer": self._drain_answer,
             "goodbye": self._goodbye,
+            "node_question": self._node_question,
         }
 
     def take(self, session: int, item: ns.AgentItem, at: Moment) -> None:
@@ -92,6 +93,7 @@ class AgentItems:
             request.bundles,
             at.mono_ms,
             draining=entry.record.state == t.NODE_STATE_DRAINING,
+            is_head=request.is_head,
         )
         self._placed(effects)
         # Of the same moment as the snapshot: what waits there is not forgotten for a while.
@@ -154,6 +156,12 @@ class AgentItems:
             self._membership.drain(entry, ns.DrainCommand(cancel=True))
             self._placed(self._placement.node_draining(node_id, draining=False, now_ms=at.mono_ms))
         self._out.append(fx.DrainSettled(node_id, answer.accepted, answer.message))
+
+    def _node_question(self, node_id: bytes, item: ns.AgentItem, _at: Moment) -> None:
+        asked = item.node_question.node_id
+        alive = self._membership.nodes.get_alive(asked) is not None
+        answer = ns.NodeAnswer(node_id=asked, alive=alive)
+        self._membership.send(node_id, ns.GcsItem(node_id=node_id, node_answer=answer))
 
     def _goodbye(self, node_id: bytes, item: ns.AgentItem, at: Moment) -> None:
         cause = node_cause(item.goodbye.cause)

@@ -45,7 +45,11 @@ class _Member:
         if self._view is None:
             record = self.record
             view = ns.NodeView(
-                node_id=record.node_id, address=record.address, snapshot=self.snapshot, alive=True
+                node_id=record.node_id,
+                address=record.address,
+                snapshot=self.snapshot,
+                alive=True,
+                is_head=record.is_head,
             )
             # Work in bundles goes straight to them: who schedules has no use for what they hold.
             view.snapshot.ClearField("bundle_use")
@@ -195,7 +199,10 @@ class BroadcastTable:
             return []
         self._scheduler_address = scheduler_address or self._scheduler_address
         sessions = self._open.sessions()
-        item = _change_item(record, scheduler_address)
+        is_lost = (
+            record.is_scheduler and record.state == t.NODE_STATE_DEAD and not scheduler_address
+        )
+        item = _change_item(record, scheduler_address, is_lost=is_lost)
         return [FanOut(sessions, item, ("node", record.node_id))] if sessions else []
 
     def _view(self, member: _Member) -> list[FanOut]:
@@ -229,7 +236,10 @@ class BroadcastTable:
         return deaths[::-1]
 
 
-def _change_item(record: t.NodeRecord, scheduler_address: str, to: bytes = b"") -> ns.GcsItem:
+def _change_item(
+    record: t.NodeRecord, scheduler_address: str, to: bytes = b"", *, is_lost: bool = False
+) -> ns.GcsItem:
     """For all nodes of a stream, or for the one named in `to`."""
     change = ns.NodeChange(node=record, scheduler_address=scheduler_address)
+    change.scheduler_lost = is_lost
     return ns.GcsItem(node_id=to, node_change=change)

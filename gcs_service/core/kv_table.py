@@ -248,6 +248,17 @@ def _row_key(namespace: str, key: bytes) -> bytes:
     return len(space).to_bytes(4, "big") + space + key
 
 
+def shown_row(row_key: bytes, blob: bytes) -> dict[str, str | int]:
+    """A stored row for people.
+
+    Raises:
+        ValueError: it is none.
+    """
+    row, (namespace, key) = _decode_row(blob), _split(row_key)
+    parts = {"namespace": namespace, "key": repr(key)[1:], "value": repr(row.value)[1:]}
+    return parts | {"revision": row.revision, "expires_wall_ms": row.expires_wall_ms}
+
+
 def _split(row_key: bytes) -> tuple[str, bytes]:
     size = int.from_bytes(row_key[:4], "big")
     return row_key[4 : 4 + size].decode(), row_key[4 + size :]

@@ -82,6 +82,7 @@ class Membership:
         record = _record_of(node_id, request, at, draining=draining)
         if known is not None:
             record.drain_deadline_ms = known.record.drain_deadline_ms
+            record.drain_message = known.record.drain_message
         snapshot = ns.ResourceSnapshot()
         snapshot.CopyFrom(request.snapshot)
         if not snapshot.total.amounts:
@@ -128,7 +129,9 @@ class Membership:
         if draining and drain is not None:
             preempted = drain.reason == ns.DRAIN_REASON_PREEMPTION
             cause = t.NODE_DEATH_CAUSE_PREEMPTED if preempted else t.NODE_DEATH_CAUSE_DRAINED_IDLE
-            told = f" ({drain.message})" if drain.message else ""
+            # The agent's goodbye repeats what it was told, unless it was stopped otherwise.
+            is_said = not drain.message or message.startswith(drain.message)
+            told = "" if is_said else f" ({drain.message})"
             reason = "preempted" if preempted else "drained while idle"
             message = f"{reason}{told}: {message}"
         self.liveness.forget(node_id)
@@ -157,7 +160,12 @@ class Membership:
         """Marks a node as draining, durably, and orders it to, unless it knows (not `told`)."""
         node_id = entry.record.node_id
         state = t.NODE_STATE_ALIVE if command.cancel else t.NODE_STATE_DRAINING
-        record = self.nodes.change(entry, state=state, drain_deadline_ms=command.deadline_ms)
+        record = self.nodes.change(
+            entry,
+            state=state,
+            drain_deadline_ms=command.deadline_ms,
+            drain_message=_drain_text(command),
+        )
         if command.cancel:
             self._drains.pop(node_id, None)
         else:
@@ -218,6 +226,14 @@ class Membership:
             ping_interval_ms=self.liveness.interval_ms,
         )
         return ns.GcsItem(node_id=node_id, welcome=welcome)
+
+
+def _drain_text(command: ns.DrainCommand) -> str:
+    if command.cancel:
+        return ""
+    preempted = command.reason == ns.DRAIN_REASON_PREEMPTION
+    reason = "preemption" if preempted else "idle termination"
+    return f"{reason}: {command.message}" if command.message else reason
 
 
 def _record_of(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.identity_resources import identity_of
 from gcs_service import limits
 
 
@@ -38,7 +39,17 @@ class NodeEntry:
             record.idle_ms = self.snapshot.idle_ms
             record.snapshot_version = self.snapshot.version
             record.bundle_use.extend(self.snapshot.bundle_use)
+        if self.is_alive:
+            self._add_identity(record)
         return record
+
+    def _add_identity(self, record: t.NodeRecord) -> None:
+        names = identity_of(record.address, is_head=record.is_head)
+        record.total.amounts.update(names)
+        if self.snapshot.version:
+            record.available.amounts.update(names)
+            for name, used in self.snapshot.identity_used.amounts.items():
+                record.available.amounts[name] -= used
 
 
 class NodeTable:

@@ -97,7 +97,9 @@ class ControlService:
         self._server = endpoints.make_server(
             message_bytes_max=common_limits.CONTROL_MESSAGE_BYTES_MAX
         )
-        self.binder = ServiceBinder(self._server, lambda: self._journal.problem)
+        self.binder = ServiceBinder(
+            self._server, self.identity.cluster_id.hex(), lambda: self._journal.problem
+        )
         # The package ships no types.
         self._health: Any = vars(health)["aio"].HealthServicer()
         self._add_services()

@@ -48,11 +48,12 @@ class Journal:
         self._held: list[tuple[Lane, list[Output]]] = []
         self._held_outputs = 0
         self._retry_ns: int | None = None
+        self._look_ns = self._next_look_ns()
         self.executor = NamedExecutor(
             "storage",
             batch_ended=self._commit,
-            next_deadline_ns=lambda: self._retry_ns,
-            deadline_reached=self._try_again,
+            next_deadline_ns=lambda: self._retry_ns or self._look_ns,
+            deadline_reached=self._deadline_reached,
         )
         self.transactions = 0
         self.rows_written = 0
@@ -119,13 +120,30 @@ class Journal:
         # After the post: a direct output of the lane that sees the count queues behind these.
         lane.completed += 1
 
+    # ---- while nothing is written
+
+    def _next_look_ns(self) -> int | None:
+        if not self._storage.is_remote:
+            return None
+        return time.monotonic_ns() + limits.STORE_LOOK_MS * 1_000_000
+
+    def _deadline_reached(self) -> None:
+        if self.problem:
+            self._try_again()
+            return
+        self._look_ns = self._next_look_ns()
+        try:
+            self._storage.commit(())
+        except StorageError as error:
+            self._lose(error)
+
     # ---- while the store is lost
 
     def _lose(self, error: StorageError) -> None:
-        log.error("store_lost", problem=str(error))
         self.times_lost += 1
         self.problem = str(error)
         self._retry_ns = time.monotonic_ns() + limits.STORE_RETRY_MS * 1_000_000
+        log.error("store_lost", problem=str(error))
         if isinstance(error, StoreTakenError):
             self._break(error)
 
@@ -172,6 +190,7 @@ class Journal:
         self._held_rows.clear()
         self._held_outputs = 0
         self._retry_ns = None
+        self._look_ns = self._next_look_ns()
         self.problem = ""
         for lane, outputs in held:
             self._release(lane, outputs)
@@ -179,7 +198,7 @@ class Journal:
     def _break(self, error: StorageError) -> None:
         log.error("store_given_up", problem=str(error))
         self.is_broken = True
-        self._retry_ns = None
+        self._retry_ns = self._look_ns = None
         self._held.clear()
         self._held_rows.clear()
         self._failed(error)

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 
+from cluster_common.transport import cluster_mark
 from cluster_common.transport.logs import get_logger
 from gcs_service.core import effects as fx
 from gcs_service.core.effects import Refusal
@@ -73,10 +74,18 @@ def unless_refused(result: Any) -> Any:
 
 
 class ServiceBinder:
-    """Adds services to a server; `counters` has one entry per RPC called."""
+    """Adds services to a server; `counters` has one entry per RPC called.
 
-    def __init__(self, server: aio.Server, store_problem: Callable[[], str]) -> None:
+    Args:
+        cluster_id: hex; calls that show another one are refused.
+        store_problem: why nothing can be written, empty when all is well.
+    """
+
+    def __init__(
+        self, server: aio.Server, cluster_id: str, store_problem: Callable[[], str]
+    ) -> None:
         self._server = server
+        self._cluster_id = cluster_id
         self._store_problem = store_problem
         self.counters: Counter[str] = Counter()
         self.names: list[str] = []
@@ -97,9 +106,11 @@ class ServiceBinder:
             "response_serializer": _serialize,
         }
         if method.client_streaming and method.server_streaming:
-            return grpc.stream_stream_rpc_method_handler(_stream(method.name, handle), **coders)
+            stream = self._stream(method.name, handle)
+            return grpc.stream_stream_rpc_method_handler(stream, **coders)
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(_stream(method.name, handle), **coders)
+            stream = self._stream(method.name, handle)
+            return grpc.unary_stream_rpc_method_handler(stream, **coders)
         service = method.containing_service.name
         writes = f"{service}/{method.name}" in WRITES
         handler = self._unary(method.name, handle, writes=writes)
@@ -109,10 +120,12 @@ class ServiceBinder:
         self, name: str, handle: Callable[[Any], Awaitable[Any]], *, writes: bool
     ) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
         counters, counter = self.counters, f"rpc.{name}"
-        problem = self._store_problem
+        problem, cluster_id = self._store_problem, self._cluster_id
 
         async def answer(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             counters[counter] += 1
+            if other := cluster_mark.refusal(context, cluster_id):
+                return await context.abort(grpc.StatusCode.FAILED_PRECONDITION, other)
             if writes and problem():
                 sentence = f"{name} refused: read-only until the store is back: {problem()}"
                 return await context.abort(grpc.StatusCode.ABORTED, sentence)
@@ -131,20 +144,24 @@ class ServiceBinder:
 
         return answer
 
+    def _stream(
+        self, name: str, handle: Callable[..., Awaitable[None]]
+    ) -> Callable[..., Awaitable[None]]:
+        """A stream whose peer sends nonsense ends with a sentence; it harms nobody else."""
+        cluster_id = self._cluster_id
 
-def _stream(name: str, handle: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """A stream whose peer sends nonsense ends with a sentence; it harms nobody else."""
+        async def serve(request: Any, context: aio.ServicerContext[Any, Any]) -> None:
+            if other := cluster_mark.refusal(context, cluster_id):
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, other)
+            try:
+                await handle(request, context)
+            except RefusedError as error:
+                await context.abort(STATUS_OF_REFUSAL[error.refusal.code], error.refusal.message)
+            except DecodeError as error:
+                sentence = f"{name}: a frame could not be read: {error}"
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, sentence)
 
-    async def serve(request: Any, context: aio.ServicerContext[Any, Any]) -> None:
-        try:
-            await handle(request, context)
-        except RefusedError as error:
-            await context.abort(STATUS_OF_REFUSAL[error.refusal.code], error.refusal.message)
-        except DecodeError as error:
-            sentence = f"{name}: a frame could not be read: {error}"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, sentence)
-
-    return serve
+        return serve
 
 
 def snake_case(name: str) -> str:

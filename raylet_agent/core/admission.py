@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from cluster_api.v1 import agent_pb2 as a
+from cluster_api.v1 import node_session_pb2 as n
 from cluster_common import labels, resources
 from raylet_agent import limits
 from raylet_agent.core import answers
@@ -21,6 +22,7 @@ from raylet_agent.core.groups import GroupCommands
 from raylet_agent.core.lease import Lease, LeaseState
 from raylet_agent.core.leasing import Leasing
 from raylet_agent.core.ledger import Ledger
+from raylet_agent.core.node_questions import NodeQuestions
 from raylet_agent.core.node_views import NodeView
 from raylet_agent.core.owners import OwnerTable
 from raylet_agent.core.runtime_env import environment_of
@@ -67,6 +69,7 @@ class Admission:
         self._snapshots = snapshots
         self._timers = timers
         self._out = out
+        self.questions = NodeQuestions(out)
 
     def request(self, owner_id: bytes, request: a.LeaseRequest, now_ms: int) -> None:
         """One request of an owner; a repeat is answered from the books."""
@@ -129,6 +132,14 @@ class Admission:
         if lease is not None and lease.state == LeaseState.WAITING:
             self._try_waiting(lease, now_ms)
 
+    def node_answered(self, answer: n.NodeAnswer, now_ms: int) -> None:
+        """The GCS knows whether a node is in the cluster of which nothing was heard here."""
+        decided = self.questions.answered(answer.node_id)
+        for lease in () if answer.alive else self._leasing.queue.bound_to(answer.node_id):
+            if lease.affinity_deadline_ms and lease.sequence <= decided:
+                lease.affinity_deadline_ms = min(lease.affinity_deadline_ms, now_ms)
+                self._try_waiting(lease, now_ms)
+
     def wake_group(self, group_id: bytes, freed: dict[str, int] | None, now_ms: int) -> None:
         """Room appeared in a group's bundles here."""
         self._leasing.queue.wake(group_id, freed, lambda x: self._try_group(x, now_ms))
@@ -172,7 +183,8 @@ class Admission:
             return
         if lease.request.grant_or_reject:
             if not self._place_here(lease, now_ms, any_selector=True):
-                self._reject(lease)
+                self._leasing.forget(lease)
+                self.reject(lease)
             else:
                 self._demand.arrivals.took(lease, now_ms)
             return
@@ -295,6 +307,7 @@ class Admission:
         if not lease.affinity_deadline_ms:
             lease.affinity_deadline_ms = now_ms + limits.AFFINITY_UNKNOWN_WAIT_MS
             self._timers.set(AFFINITY_UNKNOWN, lease.lease_id, lease.affinity_deadline_ms)
+            self.questions.ask(lease.shape.affinity, lease.sequence)
 
     def _send(self, lease: Lease, view: NodeView, now_ms: int) -> bool:
         if view.own is not None:
@@ -315,7 +328,7 @@ class Admission:
             return True
         if mine and not self._ledger.node.could_ever_hold(shape.needed()):
             if not shape.affinity_soft:
-                has = resources.text(self._ledger.node.total)
+                has = resources.text(self._ledger.totals(with_groups=False))
                 needs = resources.text(shape.needed())
                 message = f"node {shape.affinity.hex()} has {has}, {needs} are needed"
                 self._refuse(lease, a.LEASE_FAILURE_UNSCHEDULABLE, message)
@@ -334,13 +347,11 @@ class Admission:
 
     def _exclude(self, lease: Lease, now_ms: int) -> None:
         """A request that comes (back) to the scheduler is nowhere else: its deduction ends."""
-        self._scheduler.views.undo(lease.lease_id)
+        views = self._scheduler.views
+        views.undo(lease.lease_id)
         if lease.request.HasField("rejection"):
-            self._scheduler.views.corrected(lease.request.rejection, now_ms)
-        for node_id in lease.request.rejected_by:
-            view = self._scheduler.views.get(node_id)
-            if view is not None and view.own is None:
-                lease.excluded = {**lease.excluded, node_id: view.version}
+            views.corrected(lease.request.rejection, now_ms)
+        lease.excluded = {**lease.excluded, **views.versions(lease.request.rejected_by)}
         if lease.excluded:
             self._timers.set(RETRY, lease.lease_id, now_ms + limits.REJECTION_HOLD_MS)
 
@@ -360,10 +371,6 @@ class Admission:
             item = answers.pending(lease.lease_id, infeasible=True, message=message)
             self._out.append(SendToOwner(lease.owner_id, item))
         lease.infeasible = True
-
-    def _reject(self, lease: Lease) -> None:
-        self._leasing.forget(lease)
-        self.reject(lease)
 
     def reject(self, lease: Lease) -> None:
         """Sends a lease that is in no book any more back to the scheduler."""

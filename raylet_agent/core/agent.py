@@ -11,6 +11,7 @@ from random import Random
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
+from cluster_common.identity_resources import identity_of, without_identity
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import endings, worker_pool
@@ -60,7 +61,7 @@ class AgentCore:
         self.facts = facts
         self._out: list[Effect] = []
         self._timers = Timers()
-        self.ledger = Ledger(total)
+        self.ledger = Ledger(total, identity_of(facts.address, is_head=facts.is_head))
         self.owners = OwnerTable()
         self.views = NodeViews()
         self.views.put_own(_own_view(facts, self.ledger))
@@ -142,6 +143,11 @@ class AgentCore:
     def next_deadline_ms(self) -> int | None:
         """When `tick` wants to be called."""
         return self._timers.next_ms()
+
+    @property
+    def deadlines_count(self) -> int:
+        """Deadlines kept, superseded ones included."""
+        return len(self._timers)
 
     def settle(self, now_ms: int) -> None:
         """After every event: what became free goes to those who wait."""
@@ -238,6 +244,10 @@ class AgentCore:
         """The GCS took this node in."""
         self._gcs.welcomed(welcome, now_ms)
         self.settle(now_ms)
+
+    def refused(self, message: str) -> None:
+        """The GCS does not take this node in, or not any more; the agent ends."""
+        self.draining.refused(message)
 
     def gcs_item(self, item: n.GcsItem, now_ms: int) -> None:
         """One item of the node session (welcome, refusal and ping are the shell's)."""
@@ -382,6 +392,7 @@ def _own_view(facts: NodeFacts, ledger: Ledger) -> NodeView:
         address=facts.address,
         labels=facts.labels,
         total=ledger.node.total,
+        counted=without_identity(ledger.node.total),
         available={},
         device_free={},
         own=ledger.node,

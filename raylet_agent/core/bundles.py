@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cluster_common import resources
+from cluster_common.identity_resources import without_identity
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core.devices import DeviceShares
@@ -117,7 +118,7 @@ class BundleTable:
                     self._node.release(grant_key(group_id, undo, attempt))
                 message = (
                     f"bundle {index} needs {resources.text(amounts)}, "
-                    f"free are {resources.text(self._node.available)}"
+                    f"free are {resources.text(without_identity(self._node.available))}"
                 )
                 return Refusal(lacks, message)
             self._node.take(grant_key(group_id, index, attempt), amounts)

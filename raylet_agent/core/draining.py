@@ -97,6 +97,13 @@ class Draining:
             )
         )
 
+    def refused(self, message: str) -> None:
+        """The cluster wants nothing of this node, which ends now: its owners hear why."""
+        cause = t.NODE_DEATH_CAUSE_REFUSED
+        self._owners_hear(
+            t.NodeRecord(state=t.NODE_STATE_DEAD, death_cause=cause, death_message=message)
+        )
+
     def end_due(self, now_ms: int) -> None:
         """The deadline: whatever still runs ends now, and its owners hear why."""
         self._ending = True
@@ -134,7 +141,8 @@ class Draining:
         if facts.draining:
             return
         self._mark(draining=True)
-        self._tell_owners()
+        # Idle leases come back at once, busy ones when what runs is over.
+        self._owners_hear(t.NodeRecord(state=t.NODE_STATE_DRAINING))
         for lease in list(self._leasing.leases.values()):
             if lease.state == LeaseState.STARTING:
                 self._send_away(lease)
@@ -159,16 +167,11 @@ class Draining:
         assert own is not None, "the own node is always in view"
         own.draining = draining
 
-    def _tell_owners(self) -> None:
-        """Idle leases come back at once, busy ones when what runs is over."""
+    def _owners_hear(self, record: t.NodeRecord) -> None:
+        """What becomes of this node, completed by who it is."""
         facts = self._facts
-        record = t.NodeRecord(
-            node_id=facts.node_id,
-            state=t.NODE_STATE_DRAINING,
-            address=facts.address,
-            node_name=facts.node_name,
-            drain_deadline_ms=facts.drain_deadline_ms,
-        )
+        record.node_id, record.address = facts.node_id, facts.address
+        record.node_name, record.drain_deadline_ms = facts.node_name, facts.drain_deadline_ms
         item = a.LeaseItem(node_change=n.NodeChange(node=record))
         for owner in self._owners.rows():
             if owner.connected:

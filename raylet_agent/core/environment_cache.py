@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from cluster_api.v1 import agent_pb2 as a
+from raylet_agent.core.table_size import table
+
 
 class CacheEntry(msgspec.Struct):
     """One thing on the disk."""
@@ -32,6 +35,10 @@ class EnvironmentCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def table(self) -> a.AgentTable:
+        """Its size and caps."""
+        return table("environment", len(self), self._entries_max, self.bytes_used, self._bytes_max)
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries

@@ -55,6 +55,8 @@ class GcsOrders:
         self._demand = demand
         self._snapshots = snapshots
         self._out = out
+        self._scheduler_id = b""
+        """Of the agent at `scheduler_address`; empty: only the address is known."""
         self._handlers: dict[str, Callable[[n.GcsItem, int], None]] = {
             "bundle": self._bundle,
             "start_detached_actor": self._start_detached,
@@ -63,6 +65,7 @@ class GcsOrders:
             "view": lambda x, now: self._view(x.view, now),
             "node_change": lambda x, now: self._node_changed(x.node_change, now),
             "drain": lambda x, now: draining.order(x.drain, now),
+            "node_answer": lambda x, now: admission.node_answered(x.node_answer, now),
         }
 
     def registration(self, incarnation: int, last_revision: int) -> n.RegisterNode:
@@ -98,6 +101,8 @@ class GcsOrders:
         facts = self._facts
         facts.cluster_id, facts.epoch = welcome.cluster_id, welcome.epoch
         facts.session_name = welcome.session_name or facts.session_name
+        self._scheduler_id = b""
+        self._admission.questions.session_began()
         self._set_scheduler(welcome.scheduler_address, now_ms)
 
     def item(self, item: n.GcsItem, now_ms: int) -> None:
@@ -147,8 +152,19 @@ class GcsOrders:
             if owner.connected:
                 item = a.LeaseItem(node_change=change)
                 self._out.append(SendToOwner(owner.owner_id, item))
-        if change.scheduler_address:
-            self._set_scheduler(change.scheduler_address, now_ms)
+        self._scheduler_changed(change, now_ms)
+
+    def _scheduler_changed(self, change: n.NodeChange, now_ms: int) -> None:
+        node, address = change.node, change.scheduler_address
+        if address:
+            if address != self._facts.scheduler_address:
+                self._scheduler_id = b""
+            if node.address == address and node.state != t.NODE_STATE_DEAD:
+                self._scheduler_id = node.node_id
+            self._set_scheduler(address, now_ms)
+        elif change.scheduler_lost and self._scheduler_id in (b"", node.node_id):
+            # Else its successor, which may have the same address, was heard of first.
+            self._set_scheduler("", now_ms)  # requests wait here until there is another one
 
     def _set_scheduler(self, address: str, now_ms: int) -> None:
         if address != self._facts.scheduler_address:

@@ -45,6 +45,11 @@ class GroupCommands:
         self._returns: list[_Return] = []
         leasing.on_bundle_emptied = self._emptied
 
+    @property
+    def removed_count(self) -> int:
+        """Tombstones of groups."""
+        return len(self._removed)
+
     def was_removed(self, group_id: bytes, now_ms: int) -> bool:
         """Whether the group's removal passed by here."""
         return self._removed.get(group_id, now_ms) is not None

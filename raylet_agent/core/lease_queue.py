@@ -53,6 +53,11 @@ class LeaseQueue:
         """Lines of one group, in order of creation."""
         return list(self._groups.get(group_id, {}).items())
 
+    def bound_to(self, node_id: bytes) -> list[Lease]:
+        """What waits outside groups with an affinity to one node, line by line."""
+        lines = self._groups.get(b"", {}).items()
+        return [x for shape, line in lines if shape.affinity == node_id for x in line.values()]
+
     def wake(
         self,
         group_id: bytes,

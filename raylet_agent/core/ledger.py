@@ -33,10 +33,14 @@ def node_pool(total: Vector) -> ResourcePool:
 
 
 class Ledger:
-    """The node's pool with its bundles, and the views others get of them."""
+    """The node's pool with its bundles, and the views others get of them.
 
-    def __init__(self, total: Vector) -> None:
-        self.node = node_pool(total)
+    `identity`: what the pool has of the resources that name the node, left out of totals.
+    """
+
+    def __init__(self, total: Vector, identity: Vector | None = None) -> None:
+        self.identity = identity or {}
+        self.node = node_pool({**total, **self.identity})
         self.bundles = BundleTable(self.node)
 
     def check(self) -> list[str]:
@@ -50,22 +54,38 @@ class Ledger:
             differences += bundle.pool.check(what)
         return differences
 
-    def totals(self, *, with_groups: bool) -> Vector:
-        """Totals of the node; with the group resources of committed bundles on request."""
-        total = dict(self.node.total)
+    def totals(self, *, with_groups: bool, with_identity: bool = False) -> Vector:
+        """Totals of the node; group resources of committed bundles and its names on request."""
+        total = dict(self.node.total) if with_identity else self._unnamed(self.node.total)
         if with_groups:
             for bundle in self._committed():
                 resources.add(total, _group_view(bundle, bundle.pool.total, 0))
         return total
 
-    def availables(self, *, with_groups: bool) -> Vector:
+    def availables(self, *, with_groups: bool, with_identity: bool = False) -> Vector:
         """What is free; the plain resources of bundles are not."""
-        available = dict(self.node.available)
+        free = self.node.available
+        available = dict(free) if with_identity else self._unnamed(free)
         if with_groups:
             for bundle in self._committed():
                 used = BUNDLE_LEASE_SHARE * len(bundle.pool.grants)
                 resources.add(available, _group_view(bundle, bundle.pool.available, used))
         return available
+
+    def identity_used(self) -> Vector:
+        """What is not free of the resources that name the node."""
+        free = self.node.available
+        return {
+            name: amount - free.get(name, 0)
+            for name, amount in self.identity.items()
+            if free.get(name, 0) != amount
+        }
+
+    def _unnamed(self, amounts: Vector) -> Vector:
+        unnamed = dict(amounts)
+        for name in self.identity:
+            unnamed.pop(name, None)
+        return unnamed
 
     def bundle_use(self) -> list[t.BundleUse]:
         """What leases hold of each bundle in which there are any."""

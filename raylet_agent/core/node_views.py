@@ -9,11 +9,14 @@ that. Snapshots come from the GCS, and with requests that a node rejected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
 from cluster_common import resources
+from cluster_common.identity_resources import identity_of
 from cluster_common.resources import Vector
 from raylet_agent import limits
 from raylet_agent.core import devices
@@ -32,7 +35,10 @@ class Deduction(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeView(msgspec.Struct):
-    """One node as the scheduler sees it. For its own node `own` is the truth itself."""
+    """One node as the scheduler sees it. For its own node `own` is the truth itself.
+
+    `counted`: the total without what only names the node, which makes it no fuller.
+    """
 
     node_id: bytes
     address: str
@@ -40,8 +46,10 @@ class NodeView(msgspec.Struct):
     total: Vector
     available: Vector
     device_free: dict[str, list[int]]
+    counted: Vector
     version: int = 0
     draining: bool = False
+    is_head: bool = False
     deductions: dict[bytes, Deduction] = {}
     own: ResourcePool | None = None
 
@@ -69,7 +77,7 @@ class NodeView(msgspec.Struct):
         """Share in use of the most used resource, 0 .. 1; below the threshold counts as 0."""
         available = self.available if self.own is None else self.own.available
         worst = 0.0
-        for name, total in self.total.items():
+        for name, total in self.counted.items():
             if total > 0:
                 worst = max(worst, 1.0 - available.get(name, 0) / total)
         return worst if worst >= limits.HYBRID_UTILISATION_FREE else 0.0
@@ -95,6 +103,11 @@ class NodeViews:
     def __len__(self) -> int:
         return len(self._views)
 
+    @property
+    def dead_count(self) -> int:
+        """Nodes remembered as dead."""
+        return len(self._dead)
+
     def get(self, node_id: bytes) -> NodeView | None:
         """One view."""
         return self._views.get(node_id)
@@ -107,6 +120,12 @@ class NodeViews:
     def ids(self) -> list[bytes]:
         """Of all nodes in view."""
         return list(self._views)
+
+    def versions(self, node_ids: Iterable[bytes]) -> dict[bytes, int]:
+        """Of those of these nodes that are in view, but for the own one."""
+        views = self._views
+        known = (views[node_id] for node_id in node_ids if node_id in views)
+        return {view.node_id: view.version for view in known if view.own is None}
 
     def is_dead(self, node_id: bytes) -> bool:
         """Whether the node's death was told here; node ids never come back."""
@@ -135,33 +154,39 @@ class NodeViews:
             self.lost(item.node_id)
             return
         if known is None or item.snapshot.version >= known.version:
-            self._take(item.node_id, item.address, item.snapshot, now_ms)
+            self._take(item, item.snapshot, now_ms)
 
     def corrected(self, reject: a.LeaseReject, now_ms: int) -> None:
         """A node that rejected a request said how it was then: its view may be older."""
         known = self._views.get(reject.node_id)
         if known is not None and known.own is None and reject.snapshot.version > known.version:
-            self._take(known.node_id, known.address, reject.snapshot, now_ms)
+            self._take(known, reject.snapshot, now_ms)
 
     def _take(
-        self, node_id: bytes, address: str, snapshot: n.ResourceSnapshot, now_ms: int
+        self, node: n.NodeView | NodeView, snapshot: n.ResourceSnapshot, now_ms: int
     ) -> None:
+        node_id = node.node_id
         known = self._views.get(node_id)
         deductions = {} if known is None else self._uncovered(known, snapshot, now_ms)
         for lease_id in known.deductions if known is not None else ():
             if lease_id not in deductions:
                 self._lease_node.pop(lease_id, None)
+        counted = dict(snapshot.total.amounts)
+        names = identity_of(node.address, is_head=node.is_head)
         view = NodeView(
             node_id=node_id,
-            address=address,
+            address=node.address,
             labels=dict(snapshot.labels),
-            total=dict(snapshot.total.amounts),
-            available=dict(snapshot.available.amounts),
+            total={**counted, **names},
+            available={**snapshot.available.amounts, **names},
+            counted=counted,
+            is_head=node.is_head,
             device_free={name: list(each.free) for name, each in snapshot.devices.items()},
             version=snapshot.version,
             draining=snapshot.draining,
             deductions=deductions,
         )
+        resources.subtract(view.available, snapshot.identity_used.amounts)
         for deduction in deductions.values():
             resources.subtract(view.available, deduction.amounts)
         self._views[node_id] = view

@@ -78,6 +78,11 @@ class OwnerTable:
         self._left.append(owner_id)
         self._owners.pop(owner_id, None)
 
+    @property
+    def dead_count(self) -> int:
+        """Tombstones."""
+        return len(self._dead)
+
     def take_left(self) -> list[bytes]:
         """Owners that died or were forgotten since the last call."""
         if not self._left:

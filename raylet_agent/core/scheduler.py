@@ -100,8 +100,13 @@ class Scheduler:
             return Unschedulable(f"node {shape.affinity.hex()} is not in the cluster")
         if drains:
             return Unschedulable(f"node {shape.affinity.hex()} drains and takes no work any more")
-        needs, has = resources.text(shape.needed()), resources.text(view.total)
+        needs, has = resources.text(shape.needed()), resources.text(view.counted)
         return Unschedulable(f"node {shape.affinity.hex()} has {has}, {needs} are needed")
+
+    @property
+    def indexes_count(self) -> int:
+        """Shapes for which nodes are kept in order."""
+        return len(self._indexes)
 
     def _index(self, shape: Shape, selector: Selector) -> RoomIndex:
         """Brought up to date; the shape that was asked for longest ago makes room for a new one."""

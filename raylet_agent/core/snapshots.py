@@ -53,7 +53,12 @@ class Snapshots:
             leases_taken=self._demand.arrivals.named(self.now_ms),
             bundle_use=self._ledger.bundle_use(),
             sendings_seen=self.sendings.named(self.now_ms),
+            identity_used=self._identity_used(),
         )
+
+    def _identity_used(self) -> t.ResourceSet | None:
+        used = self._ledger.identity_used()
+        return t.ResourceSet(amounts=used) if used else None
 
     def demand(self) -> n.DemandReport:
         """What waits here, now."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 
+from raylet_agent import limits
+
 TimerKey = tuple[str, bytes]
 """(what it is for, about whom)."""
 
@@ -15,11 +17,17 @@ class Timers:
         self._due_ms: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def set(self, kind: str, about: bytes, due_ms: int) -> None:
         """Sets or moves a deadline."""
         key = (kind, about)
         self._due_ms[key] = due_ms
         heapq.heappush(self._heap, (due_ms, key))
+        if len(self._heap) > limits.DEADLINES_SHARE * max(len(self._due_ms), limits.DEADLINES_FEW):
+            self._heap = [(due_ms, key) for key, due_ms in self._due_ms.items()]
+            heapq.heapify(self._heap)
 
     def set_if_absent(self, kind: str, about: bytes, due_ms: int) -> None:
         """Sets a deadline unless one is running."""

@@ -39,7 +39,7 @@ class FleetAgent:
     ) -> None:
         self.core = core
         self.host = host
-        self.joined = asyncio.Event()
+        self.joined = host.joined
         self.exit_code: int | None = None
         self._server = server
         self._session = NodeSession(host, reconnect_timeout_s, self.joined.set, connect)

@@ -219,7 +219,8 @@ class Agent:
         self._end(code, "the node session ended")
 
     def _registered(self) -> None:
-        """The GCS took this node in: whoever waits for the port file may come."""
+        """The GCS took this node in: owners may come, and whoever waits for the port file."""
+        self._host.joined.set()
         if not self._settings.port_file:
             return
         facts = self._host.core.facts

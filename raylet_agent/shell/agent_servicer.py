@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -17,8 +18,10 @@ from cluster_api.v1.task_events_pb2 import TaskEventBatch
 from cluster_common.transport import faults
 from cluster_common.transport.logs import get_logger
 from cluster_common.transport.outbox import Outbox
+from raylet_agent import limits
 from raylet_agent.core import answers
 from raylet_agent.core.worker_pool import WorkerState
+from raylet_agent.shell.bounds_report import agent_tables
 from raylet_agent.shell.host import AgentHost, Stream, now_ms
 from raylet_agent.shell.session_faults import Released, SessionFaults
 from raylet_agent.shell.streams import first_items, serve_frames
@@ -47,11 +50,19 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         if items is None:
             return
         opening = items[0].open
+        await self._until_joined()
         refusal = self._refusal(opening)
         if refusal is not None:
             await context.write(a.LeaseFrame(items=[a.LeaseItem(refused=refusal)]))
             return
         await self._serve_owner(opening, items[1:], context)
+
+    async def _until_joined(self) -> None:
+        """Others hear from the GCS that a node joined while its own welcome is on the way."""
+        if not self._host.joined.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.JOIN_WAIT_S):
+                    await self._host.joined.wait()
 
     def _refusal(self, opening: a.OpenOwner) -> n.Refused | None:
         cluster_id = self._host.core.facts.cluster_id
@@ -209,6 +220,7 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
                 "owner_items": self._items_read,
                 **({} if self._host.environments is None else self._host.environments.counters),
             },
+            tables=agent_tables(self._host, self._events),
         )
 
     async def CheckLedger(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] - the stub knows both kinds of server
@@ -220,8 +232,10 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         return a.CheckLedgerResponse(
             ok=not differences,
             differences=differences,
-            total=t.ResourceSet(amounts=ledger.totals(with_groups=True)),
-            available=t.ResourceSet(amounts=ledger.availables(with_groups=True)),
+            total=t.ResourceSet(amounts=ledger.totals(with_groups=True, with_identity=True)),
+            available=t.ResourceSet(
+                amounts=ledger.availables(with_groups=True, with_identity=True)
+            ),
             bundles=[answers.held_bundle(bundle) for bundle in ledger.bundles.rows()],
         )
 

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from cluster_api.v1 import agent_pb2 as a
 from raylet_agent import limits
+from raylet_agent.core.table_size import table
 
 
 class EndedLogs:
@@ -29,6 +31,10 @@ class EndedLogs:
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def table(self) -> a.AgentTable:
+        """Its size and caps."""
+        return table("ended_log", len(self), self._files_max, self._bytes, self._bytes_max)
 
     def add(self, files: Iterable[tuple[Path, int]]) -> None:
         """Files that nobody writes to any more, with their sizes; of too many the oldest go."""

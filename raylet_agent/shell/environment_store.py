@@ -88,6 +88,7 @@ class EnvironmentStore:
         self._cache = EnvironmentCache(bytes_max, limits.ENVIRONMENT_CACHE_ENTRIES_MAX)
         self._under_way: dict[str, _Making] = {}
         self._prepared: dict[str, PreparedEnvironment] = {}
+        self.table = self._cache.table
         self.counters = {"environment_builds": 0, "environments_evicted": 0}
 
     @functools.cached_property

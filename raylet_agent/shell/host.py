@@ -63,7 +63,7 @@ class AgentHost:
         self.core = core
         self._settings = settings
         self._keeper = keeper
-        self._logs = logs
+        self.logs = logs
         self.forks: ForkClient
         self.environments: EnvironmentStore | None = None
         self.sessions: dict[bytes, Stream] = {}
@@ -71,9 +71,12 @@ class AgentHost:
         self.gcs: Outbox[n.AgentItem | Released | str] | None = None
         self.keep_for_gcs: Callable[[n.AgentItem], None]
         self.break_gcs: Callable[[], object]
+        self.joined = asyncio.Event()
+        """Set when the GCS took this node in for the first time."""
         self.end_agent: Callable[[e.EndAgent], None]
         self._outputs: dict[bytes, WorkerOutput] = {}
-        self._ended_logs = EndedLogs(int(settings.ended_log_files))
+        self.ended_logs = EndedLogs(int(settings.ended_log_files))
+        self._is_ending = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -116,12 +119,13 @@ class AgentHost:
             if output is not None:
                 del self._outputs[report.worker_id]
                 tail = output.close() or tail
-                self._ended_logs.add(output.files())
+                self.ended_logs.add(output.files())
             self.core.worker_ended(report.worker_id, report.status, tail, now_ms())
         self.run_effects()
 
     async def say_last_words(self, timeout_s: float) -> None:
         """Waits until owners have what was queued for them, at most `timeout_s`."""
+        self._is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for stream in list(self.sessions.values()):
@@ -230,7 +234,7 @@ class AgentHost:
         pipes = self.forks.spawn(start)
         if pipes is not None:
             self._outputs[effect.worker_id] = WorkerOutput(
-                effect.worker_id, pipes, self.log_folder(), facts.node_name, self._logs.push
+                effect.worker_id, pipes, self.log_folder(), facts.node_name, self.logs.push
             )
 
     def log_folder(self) -> Path:
@@ -246,6 +250,8 @@ class AgentHost:
             output.label(effect.job_id, effect.name, effect.driver_address)
 
     def _probe_owner(self, effect: e.ProbeOwner) -> None:
+        if self._is_ending:  # owners end their sessions when they hear that the agent goes
+            return
         self._keeper.start(self._probe(effect), f"probe:{effect.address}")
 
     async def _probe(self, effect: e.ProbeOwner) -> None:

@@ -60,6 +60,11 @@ class LogPusher:
         self._drivers: dict[str, _Driver] = {}
         self._gone_at: dict[str, float] = {}
 
+    @property
+    def longest_queue(self) -> int:
+        """Lines that wait for the driver that reads most slowly."""
+        return max((driver.lines for driver in self._drivers.values()), default=0)
+
     def push(self, address: str, batch: c.LogLines) -> None:
         """Queues lines for the driver at `address`."""
         driver = self._drivers.get(address)
@@ -80,6 +85,11 @@ class LogPusher:
         del self._gone_at[address]
         return False
 
+    def _is_left_alone(self, address: str) -> None:
+        now = asyncio.get_running_loop().time()
+        recent = {a: at for a, at in self._gone_at.items() if now - at < limits.LOG_PUSH_RETRY_S}
+        self._gone_at = recent | {address: now}
+
     async def _run(self, address: str, driver: _Driver) -> None:
         channel = make_channel(address)
         try:
@@ -94,7 +104,7 @@ class LogPusher:
                 await call.write(driver.take())
         except (grpc.RpcError, asyncio.InvalidStateError):
             log.info("driver_takes_no_output", address=address)
-            self._gone_at[address] = asyncio.get_running_loop().time()
+            self._is_left_alone(address)
         finally:
             if self._drivers.get(address) is driver:
                 del self._drivers[address]

@@ -86,6 +86,8 @@ class NodeSession:
                 if self._leaving:
                     return exit_codes.OK
                 log.error("refused_by_cluster", reason=str(error))  # noqa: TRY400 - the reason is the whole story, no traceback
+                self._host.core.refused(f"refused by the GCS: {error}")
+                self._host.run_effects()
                 return exit_codes.REFUSED
             except asyncio.CancelledError:
                 task = asyncio.current_task()

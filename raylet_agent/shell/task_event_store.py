@@ -15,6 +15,7 @@ import msgspec
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1.task_events_pb2 import TaskEventBatch
 from raylet_agent import limits
+from raylet_agent.core.table_size import table
 from raylet_agent.shell.host import Stream
 
 
@@ -39,6 +40,14 @@ class TaskEventStore:
 
     def __len__(self) -> int:
         return self._rows
+
+    def tables(self) -> list[a.AgentTable]:
+        """Sizes and caps."""
+        rows_max, bytes_max = limits.TASK_EVENTS_MAX, limits.TASK_EVENT_BYTES_MAX
+        return [
+            table("task_event", self._rows, rows_max, self._bytes, bytes_max),
+            table("task_event_lost", len(self._lost), limits.TASK_EVENT_JOBS_MAX),
+        ]
 
     def take(self, worker_id: bytes, batch: TaskEventBatch) -> None:
         """A worker's batch."""

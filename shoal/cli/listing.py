@@ -13,8 +13,8 @@ from shoal.gcs_calls import GcsCalls
 Fetch = Callable[[GcsCalls, int], tuple[list[Row], int]]
 
 _COLUMNS: dict[str, Sequence[str]] = {
-    "nodes": ("node_id", "state", "node_name", "address", "total", "available", "labels"),
-    "actors": ("actor_id", "class_name", "state", "name", "node_id", "pid", "restarts"),
+    "nodes": ("node_id", "state", "node_name", "address", "total", "available", "labels", "why"),
+    "actors": ("actor_id", "class_name", "state", "name", "node_id", "pid", "restarts", "why"),
     "placement-groups": ("placement_group_id", "name", "state", "strategy", "nodes", "reason"),
 }
 
@@ -73,6 +73,8 @@ def command(what: str, address: str | None, as_json: bool, limit: int) -> None:
 def _cell(row: Row, column: str) -> str:
     if column == "nodes":
         return ", ".join(node[:SHORT_ID] or "-" for node in row["bundle_nodes"])
+    if column == "why":
+        return row["death_cause"] or row.get("drain_message", "")
     value = row[column]
     if column == "node_id":
         return value[:SHORT_ID]

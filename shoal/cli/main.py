@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+EXIT_INTERRUPTED = 130
+
 COMMANDS = {
     "start": "shoal.cli.start",
     "stop": "shoal.cli.stop",
@@ -52,6 +54,8 @@ class LazyGroup(click.Group):
 
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except (ClusterCallError, ProcessStartError) as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster_api.v1 import placement_groups_pb2 as groups_pb2
 from cluster_api.v1 import types_pb2
-from cluster_common import resources
+from cluster_common import labels, resources
 
 SHORT_ID = 12
 
@@ -26,9 +26,11 @@ def node_row(node: types_pb2.NodeRecord) -> Row:
         "is_scheduler": node.is_scheduler,
         "total": resources.floats(node.total.amounts),
         "available": resources.floats(node.available.amounts),
-        "labels": dict(node.labels),
+        "labels": labels.shown(node.labels),
         "pid": node.pid,
         "started": time_text(node.start_time_ms),
+        "drain_message": node.drain_message,
+        "drain_deadline": time_text(node.drain_deadline_ms),
         "ended": time_text(node.end_time_ms),
         "death_cause": _name(types_pb2.NodeDeathCause.Name(node.death_cause), "NODE_DEATH_CAUSE_"),
         "death_message": node.death_message,

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from cluster_api.v1 import gcs_pb2
+from cluster_api.v1 import gcs_pb2, types_pb2
 from cluster_common import resources
 from shoal.cli import options, printing, rows, started
+from shoal.cli.agent_tables import agent_tables, print_agent_tables
 from shoal.cli.scaling import print_scaling, scaling_dict
 from shoal.gcs_calls import GcsCalls
 
@@ -31,8 +32,11 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
     with GcsCalls(found) as gcs:
         status = gcs.status(verbose=verbose)
         scaling = gcs.autoscaler_status()
+        draining = _draining(gcs) if status.nodes_draining else []
+        agents = agent_tables(gcs) if verbose else {}
     if as_json:
-        printing.print_json(status_dict(found, status) | scaling_dict(scaling))
+        plain = status_dict(found, status) | scaling_dict(scaling)
+        printing.print_json(plain | {"draining": draining} | ({"agents": agents} if agents else {}))
         return
     click.echo(
         f"cluster {status.cluster_id.hex()[: rows.SHORT_ID]} at {found}, "
@@ -44,6 +48,10 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
         f"nodes: {status.nodes_alive} alive, {status.nodes_draining} draining, "
         f"{status.nodes_dead} dead; jobs running: {status.jobs_running}"
     )
+    if draining:
+        columns = ("node_id", "node_name", "drain_message", "drain_deadline")
+        body = [[row[name] for name in columns] for row in draining]
+        printing.print_table("draining nodes", ("node", "name", "why", "gone by"), body)
     _print_resources(status)
     _print_counts("actors", dict(status.actors_by_state))
     _print_counts("placement groups", dict(status.groups_by_state))
@@ -51,6 +59,12 @@ def command(address: str | None, as_json: bool, verbose: bool) -> None:
     print_scaling(scaling)
     if verbose:
         _print_insides(status)
+        print_agent_tables(agents)
+
+
+def _draining(gcs: GcsCalls) -> list[rows.Row]:
+    nodes = gcs.nodes(alive_only=True, limit=options.LIST_LIMIT_MAX).nodes
+    return [rows.node_row(n) for n in nodes if n.state == types_pb2.NODE_STATE_DRAINING]
 
 
 def status_dict(address: str, status: gcs_pb2.GetStatusResponse) -> dict[str, Any]:
@@ -171,7 +185,7 @@ def _print_insides(status: gcs_pb2.GetStatusResponse) -> None:
     printing.print_table(
         "tables",
         ("name", "rows", "at most", "bytes"),
-        [[t.name, t.rows, t.rows_max, t.bytes] for t in status.tables],
+        [[t.name, t.rows, t.rows_max or "-", t.bytes or "-"] for t in status.tables],
     )
     counters = [[name, count] for name, count in sorted(status.counters.items())]
     printing.print_table("counters", ("name", "count"), counters)

@@ -20,7 +20,10 @@ Examples:
 """,
 )
 def command() -> None:
-    """Looks into, copies or fills the store (folder or redis:// URL) of a GCS that does not run."""
+    """Looks into, copies or fills the store (folder or redis:// URL) of a GCS that does not run.
+
+    Who only looks into Redis does not disturb a GCS that runs.
+    """
 
 
 def _passed_on(name: str, about: str) -> None:

@@ -5,21 +5,33 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+@dataclass
+class Interrupts:
+    """Whether one came. It may surface as another error: code that was in the middle of something
+    wraps what it catches, as class creation and C extensions do.
+    """
+
+    came: bool = False
 
 
 @contextmanager
-def interruptible() -> Generator[None]:
+def interruptible() -> Generator[Interrupts]:
     """Inside, Ctrl-C and SIGTERM both raise KeyboardInterrupt."""
-    with _handled_by(_interrupt):
-        yield
+    interrupts = Interrupts()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        interrupts.came = True
+        raise KeyboardInterrupt
+
+    with _handled_by(interrupt):
+        yield interrupts
 
 
 @contextmanager
@@ -31,7 +43,7 @@ def undisturbed() -> Generator[None]:
 
 @contextmanager
 def held_interrupts() -> Generator[None]:
-    """Interrupts that come inside are raised at the end of the block.
+    """Interrupts that come inside are handled at the end of the block.
 
     A signal mask would not do: another thread of the process would take the signal.
     """
@@ -42,8 +54,8 @@ def held_interrupts() -> Generator[None]:
 
     with _handled_by(remember):
         yield
-    if came:
-        raise KeyboardInterrupt
+    for number in came[:1]:
+        signal.raise_signal(number)  # whoever handles it outside; nothing when it is ignored
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import sys
 import traceback
 from uuid import uuid4
 
-from shoal.demo.interrupts import interruptible, undisturbed
+from shoal.demo.interrupts import Interrupts, interruptible, undisturbed
 from shoal.demo.leftovers import MARKER_VARIABLE, leftovers, shared_memory_files
 from shoal.demo.screen import Screen
 from shoal.demo.story import Story
@@ -21,14 +21,21 @@ def run() -> int:
 
     Ctrl-C or SIGTERM at any moment ends the cluster in order (exit code 130).
     """
+    try:
+        with interruptible() as interrupts:
+            return _run(interrupts)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(interrupts: Interrupts) -> int:
     screen = Screen()
     marker = uuid4().hex
     memory_before = shared_memory_files()
     story = Story(screen, {MARKER_VARIABLE: marker})
     code = EXIT_WRONG
     try:
-        with interruptible():
-            code = _play(story, screen)
+        code = _play(story, screen, interrupts)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     finally:
@@ -46,10 +53,12 @@ def run() -> int:
     return EXIT_RIGHT if all(right for _, right in checks) else EXIT_WRONG
 
 
-def _play(story: Story, screen: Screen) -> int:
+def _play(story: Story, screen: Screen, interrupts: Interrupts) -> int:
     try:
         story.play()
     except Exception:  # noqa: BLE001 - shown whole, and the clean-up must still happen
+        if interrupts.came:
+            return EXIT_INTERRUPTED
         traceback.print_exc(file=sys.stderr)
         screen.say("[red]the demo failed; the traceback is on stderr[/red]")
         return EXIT_WRONG
@@ -59,7 +68,12 @@ def _play(story: Story, screen: Screen) -> int:
 def _end(story: Story, screen: Screen, marker: str, memory_before: set[str]) -> list[str]:
     """End the cluster; what is left of it."""
     with screen.phase("cluster ended") as phase:
-        story.close()
+        try:
+            story.close()
+        except Exception as error:  # noqa: BLE001 - what it left behind must be named all the same
+            traceback.print_exc(file=sys.stderr)
+            screen.say(f"[red]the cluster did not end in order: {error!r}[/red]")
+            return ["whatever was not ended"]
         phase.where = "driver, agents, GCS"
     if story.session_path is None:
         return []

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from shoal.demo.interrupts import held_interrupts
+
 MS_PER_S = 1000
 
 
@@ -39,8 +41,15 @@ class Screen:
         """Time what happens inside and add it to the table; a failed phase is not added."""
         phase = Phase(what)
         start = time.perf_counter()
-        with self.console.status(f"{what} …"):
+        status = self.console.status(f"{what} …")
+        # A display that was interrupted half started, or half ended, would not let go.
+        with held_interrupts():
+            status.start()
+        try:
             yield phase
+        finally:
+            with held_interrupts():
+                status.stop()
         phase.seconds = time.perf_counter() - start
         self.add(phase)
 

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -80,6 +81,51 @@ def test_status_for_people_names_the_essentials(head):
     text = head.ok("status", "-v")
     for word in ("1 alive", "resources", "CPU", "executors", "core", "waiting groups: none"):
         assert word in text
+
+
+UNCAPPED = {"bundle", "node_view", "deadline"}
+"""Of an agent: as many as its resources hold, as the cluster has nodes, as there are waits."""
+
+
+def test_status_shows_sizes_and_caps_of_what_the_service_and_the_agents_keep(head):
+    status = head.json("status", "-v")
+    rows = {row["name"]: row for row in status["tables"]}
+    assert rows["node"]["rows"] == 1
+    assert [name for name, row in rows.items() if not row["rows_max"]] == ["storage"]
+    agents = status["agents"]
+    assert (agents["asked"], agents["answered"]) == (1, 1)
+    tables = agents["tables"]
+    assert {"lease_waiting", "owner_dead", "worker", "task_event", "ended_log"} <= tables.keys()
+    assert {name for name, row in tables.items() if not row["rows_max"]} == UNCAPPED
+    assert all(row["rows"] <= row["rows_max"] or name in UNCAPPED for name, row in tables.items())
+    assert "tables of agents" in head.ok("status", "-v")
+
+
+def test_a_drain_says_why_until_the_node_is_gone_and_after(machine):
+    head = machine.json("start", "--head", "--port", "0", *SMALL)
+    # It has a driver, so that it stays until its deadline.
+    script = "import shoal, sys; shoal.init(sys.argv[1]); print('in', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, head["gcs_address"]],
+        env=machine.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as driver:
+        assert driver.stdout.readline() == b"in\n"
+        told = ("--reason", "preemption", "--deadline", "600", "--message", "spot reclaim")
+        machine.ok("drain", head["node_id"][:8], *told)
+        draining = machine.json("status")["draining"]
+        assert [row["drain_message"] for row in draining] == ["preemption: spot reclaim"]
+        assert draining[0]["drain_deadline"]
+        for text in (machine.ok("status"), machine.ok("list", "nodes")):
+            assert "preemption: spot reclaim" in text
+        driver.stdin.close()
+    end = time.monotonic() + COMMAND_S
+    while (row := machine.json("list", "nodes")["rows"][0])["state"] != "DEAD":
+        assert time.monotonic() < end, row
+    assert row["death_cause"] == "PREEMPTED"
+    assert row["death_message"].startswith("preempted: spot reclaim; last contact")
+    assert "PREEMPTED" in machine.ok("list", "nodes")
 
 
 def test_lists_state_totals(head):

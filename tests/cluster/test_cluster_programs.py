@@ -17,6 +17,22 @@ PROJECT = Path(__file__).parents[2]
 DEADLINE_S = 60
 DEMO = [sys.executable, "-c", "import sys; from shoal.demo import run; sys.exit(run())"]
 
+INTERRUPTED_START = """
+import os, signal, sys, threading
+from shoal.demo import run
+
+start = threading.Thread.start
+
+def start_and_interrupt(self):
+    start(self)
+    if self.name == {thread!r}:
+        os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread.start = start_and_interrupt
+sys.exit(run())
+"""
+"""The demo, interrupted at the end of the start of a thread."""
+
 
 def marked(temp_dir: Path) -> list[int]:
     """Processes that carry the temp folder's path in their environment."""
@@ -62,6 +78,21 @@ def test_an_interrupted_demo_cleans_up(variables, seen, number):
         os.kill(demo.pid, number)
         demo.stdout.read()
         assert demo.wait(DEADLINE_S) == 130
+
+
+@pytest.mark.parametrize("thread", ["agent-launcher", "shoal-io"])
+def test_an_interrupt_while_a_part_of_the_demo_starts_leaves_nothing(variables, thread):
+    """Between the start of a thread or process and whoever is to end it nothing may get lost."""
+    done = subprocess.run(
+        [*DEMO[:2], INTERRUPTED_START.format(thread=thread)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+    assert "left behind" not in done.stdout
 
 
 @pytest.mark.parametrize("name", ["hello_tasks", "gang_training", "explain_pending_group"])

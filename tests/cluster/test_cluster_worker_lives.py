@@ -86,7 +86,8 @@ def test_threads_of_an_actor_that_exits_may_finish(gate):
 
     actor = Threads.remote()
     held = actor.hold.remote(gate.path)
-    shoal.get(actor.leave.remote())
+    with pytest.raises(shoal.exceptions.ActorDiedError, match=r"exit_actor\(\) was called"):
+        shoal.get(actor.leave.remote())
     gate.open()
     assert shoal.get(held, timeout=20) == "finished"
 

@@ -6,8 +6,12 @@ import pytest
 
 import shoal
 from shoal.cluster_utils import Cluster
+from shoal.exceptions import PlacementGroupRemovedError, RayError, RaySystemError
+from shoal.util import kv
+from shoal.util.placement_group import placement_group
 from tests.cluster.conftest import NAMESPACE
-from tests.cluster.remote_code import Counter, increment
+from tests.cluster.fates import NOWHERE
+from tests.cluster.remote_code import Counter, gated, increment
 from tests.cluster.waiting import until, until_gone
 
 REFUSED_STATUS = 3
@@ -51,4 +55,46 @@ def test_old_agents_are_refused_in_one_line_and_stop_their_workers(cluster):
     assert set(answers) == {node.node_id for node in new}
     for actor in fresh:
         shoal.kill(actor)
+    assert shoal.get(increment.remote(1), timeout=20) == 2
+
+
+def test_a_driver_of_the_old_cluster_hears_so_and_the_new_one_never_hears_of_it(cluster, gate):
+    cluster.connect(namespace=NAMESPACE)
+    counter = Counter.remote()
+    detached = Counter.options(name="old", lifetime="detached").remote()
+    shoal.get([counter.pid.remote(), detached.pid.remote()], timeout=20)
+    kv.put("old", "1")
+    group = placement_group([NOWHERE])
+    waiting = [
+        gated.options(max_retries=-1).remote(gate.path),
+        increment.options(resources=NOWHERE).remote(1),
+        counter.gated.remote(gate.path),
+        detached.gated.remote(gate.path),
+    ]
+    assert shoal.wait([group.ready()], timeout=0.2)[0] == []
+    old = cluster.list_all_nodes()
+    cluster.kill_gcs()
+    cluster.start_gcs()
+    for reference in waiting:
+        with pytest.raises(RayError):
+            shoal.get(reference, timeout=20)
+    with pytest.raises(PlacementGroupRemovedError):
+        shoal.get(group.ready(), timeout=20)
+    for ask in (
+        lambda: kv.put("new", "2"),
+        lambda: kv.get("old"),
+        shoal.nodes,
+        lambda: shoal.get_actor("old"),
+        lambda: shoal.get(increment.remote(1), timeout=20),
+    ):
+        with pytest.raises(RaySystemError, match="the cluster of this process is gone"):
+            ask()
+    with pytest.raises(PlacementGroupRemovedError):
+        shoal.get(placement_group([{"CPU": 1}]).ready(), timeout=20)
+    shoal.shutdown()
+    for node in old:
+        cluster.remove_node(node)
+    cluster.add_node(num_cpus=1)
+    cluster.connect(namespace=NAMESPACE)
+    assert kv.keys() == []
     assert shoal.get(increment.remote(1), timeout=20) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.identity_resources import is_identity
 from cluster_common.resources import DEVICE_RESOURCES, RESOURCE_UNIT, saturated, total_of
 from gcs_service.core.placement.limits import AMOUNTS_MAX
 
@@ -19,7 +20,16 @@ class Amounts:
     sum of two bundles of half a GPU is one GPU in `vector`, but need not be one whole device.
     """
 
-    __slots__ = ("devices", "hardness", "items", "message", "number", "several_parts", "vector")
+    __slots__ = (
+        "devices",
+        "hardness",
+        "identity",
+        "items",
+        "message",
+        "number",
+        "several_parts",
+        "vector",
+    )
 
     def __init__(self, number: int, items: Items, devices: DeviceParts) -> None:
         self.number = number
@@ -27,6 +37,7 @@ class Amounts:
         self.devices = devices
         self.several_parts = any(len(parts) > 1 for _name, parts in devices)
         self.vector = dict(items)
+        self.identity = tuple(name for name, _amount in items if is_identity(name))
         self.hardness = _hardness(self.vector)
         self.message = t.ResourceSet(amounts={name: saturated(each) for name, each in items})
         """For commands: copying a message costs a third of building one."""
@@ -51,6 +62,8 @@ class AmountsTable:
         self._by_key: dict[Items | tuple[Items, DeviceParts], Amounts] = {}
         self.parsed: dict[bytes, object] = {}
         """What encoded requests were parsed to (see `request`)."""
+        self.names_asked = False
+        """Whether any vector ever had a resource that names a node."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -96,6 +109,7 @@ class AmountsTable:
         self._count += 1
         made = Amounts(self._count, items, devices)
         self._by_key[key] = made
+        self.names_asked = self.names_asked or bool(made.identity)
         return made
 
 

@@ -67,7 +67,7 @@ class Creation:
 
     def _enter(self, group: Group) -> None:
         state = self._state
-        state.groups[group.group_id] = group
+        state.enter(group)
         self.index(group)
         group.created_now_ms = state.now_ms
         group.created_wall_ms = state.wall_ms

@@ -58,6 +58,9 @@ AMOUNTS_MAX = 50_000
 CLASS_MEMO_MAX = 4_096
 """Interned vectors and memo entries; the tables are emptied beyond that (only sharing is lost)."""
 
+ASKED_NAMES_KEPT_MAX = 64
+"""Names of nodes that count in their room since a question or a detached actor asked for them."""
+
 POOLS_MAX = 64
 POOL_SHAPES_MAX = 128
 """Selectors, and shapes per selector, whose index is kept up to date; the longest unused goes."""

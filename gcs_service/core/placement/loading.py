@@ -30,7 +30,7 @@ def load_group(
 ) -> Group:
     """The group of a stored row, with its holdings on nodes that are expected to come back."""
     group = Group(record.spec, parse_request(record.spec, state.table), state.next_group_order())
-    state.groups[group.group_id] = group
+    state.enter(group)
     group.state = record.state
     group.last_attempt = record.attempt
     group.version = record.version

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.identity_resources import identity_of, without_identity
 from cluster_common.resources import DEVICE_RESOURCES, is_group_name
 from gcs_service.core.placement.amounts import Amounts
 from gcs_service.core.placement.room_class import DeviceItems, RoomClass, RoomClasses
@@ -47,8 +48,12 @@ class NodeRoom:
         "drain_ordered",
         "drain_reported",
         "holdings",
+        "identity",
+        "identity_used",
         "joined",
         "labels",
+        "names_indexed",
+        "names_shown",
         "next_sequence",
         "node_id",
         "order",
@@ -68,6 +73,11 @@ class NodeRoom:
         self.classes = classes
         self.address = ""
         self.labels: dict[str, str] = {}
+        self.identity: dict[str, int] = {}
+        self.identity_used: dict[str, int] = {}
+        self.names_indexed: tuple[str, ...] = ()
+        self.names_shown: tuple[str, ...] = ()
+        """Which of `identity` count in the vectors of room (see `asked_names`)."""
         self.joined = False
         self.connected = False
         self.drain_ordered = False
@@ -110,10 +120,14 @@ class NodeRoom:
             and not self.suspect_until_ms
         )
 
-    def begin_session(self, address: str, labels: Mapping[str, str]) -> None:
+    def begin_session(
+        self, address: str, labels: Mapping[str, str], *, is_head: bool = False
+    ) -> None:
         """A session starts: numbering restarts, what was in flight is void."""
         self.address = address
         self.labels = dict(labels)
+        self.identity = identity_of(address, is_head=is_head)
+        self.identity_used = {}
         self.joined = True
         self.connected = True
         self.suspect_until_ms = 0
@@ -132,6 +146,9 @@ class NodeRoom:
         self.applied = max(self.applied, snapshot.applied_reservations)
         self.base_class = self._class_of(snapshot.available, _devices(snapshot))
         self.total_class = self._class_of(snapshot.total, ())
+        self.identity_used = dict(snapshot.identity_used.amounts)
+        if self.names_shown:
+            self._count_names()
         covered = [number for number in self.reservations if number <= self.applied]
         for number in covered:
             del self.reservations[number]
@@ -147,6 +164,24 @@ class NodeRoom:
             found = self.classes.intern(_plain(amounts.amounts), devices)
             self.classes.remember(encoded, found)
         return found
+
+    def show(self, names: tuple[str, ...]) -> None:
+        """Counts these names of the node in its vectors of room, and no others."""
+        if names != self.names_shown:
+            self.names_shown = names
+            self._count_names()
+            self._recount()
+
+    def _count_names(self) -> None:
+        total = {name: self.identity[name] for name in self.names_shown}
+        free = {name: amount - self.identity_used.get(name, 0) for name, amount in total.items()}
+        base, whole = self.base_class, self.total_class
+        self.base_class = self.classes.intern(
+            {**without_identity(base.room), **free}, base.devices
+        )
+        self.total_class = self.classes.intern(
+            {**without_identity(whole.room), **total}, whole.devices
+        )
 
     def number_command(self) -> int:
         """The next reservation number, for a command without effect on the room."""

@@ -77,6 +77,7 @@ class PlacementCore:
         now_ms: int,
         *,
         draining: bool = False,
+        is_head: bool = False,
     ) -> list[Effect]:
         """A session of the node starts (first or again): numbering of commands restarts at 1."""
         self._begin(now_ms)
@@ -84,7 +85,8 @@ class PlacementCore:
         node = state.node(node_id)
         state.index.drop(node)
         state.totals.drop(node)
-        node.begin_session(address, labels)
+        node.begin_session(address, labels, is_head=is_head)
+        state.asked.put(node)
         node.report(snapshot)
         node.drain_ordered = draining
         node.drain_reported = snapshot.draining
@@ -171,6 +173,7 @@ class PlacementCore:
         node.connected = False
         state.index.drop(node)
         state.totals.drop(node)
+        state.asked.drop(node)
         if node in state.draining:
             # It counted for what is possible once its drain is cancelled.
             del state.draining[node]

@@ -8,6 +8,7 @@ from gcs_service.core.placement.explain import FITS, Explainer
 from gcs_service.core.placement.group import CREATED, PENDING, REMOVED, REMOVING, Group
 from gcs_service.core.placement.limits import (
     AMOUNTS_MAX,
+    ASKED_NAMES_KEPT_MAX,
     EXPLAINERS_MAX,
     GROUPS_MAX,
     POOLS_MAX,
@@ -50,6 +51,7 @@ class Questions:
             ("group_waiting", len(state.waiting), GROUPS_MAX),
             ("group_deadline", len(state.timers), deadlines),
             ("room_class", len(state.classes), ROOM_CLASSES_MAX),
+            ("asked_name", state.asked.kept_count, ASKED_NAMES_KEPT_MAX),
             ("room_pool", state.index.pools_count + state.totals.pools_count, 2 * POOLS_MAX),
             ("request_shape", len(state.table), 2 * AMOUNTS_MAX),
             ("explainer", len(self._explainers), EXPLAINERS_MAX),
@@ -133,6 +135,7 @@ class Questions:
             ValueError: the spec contradicts itself.
         """
         request = parse_request(spec, self._state.table)
+        self._state.asks(shape.amounts for shape in request.shapes)
         positions = tuple(range(len(request.shapes)))
         answer = self._answer(Wanted(request, positions), [None] * len(positions), None)
         answer.state = PENDING

@@ -62,7 +62,7 @@ class Removal:
         if group is None or group.state != REMOVING or group.holdings:
             return
         state = self._state
-        assert state.groups.pop(group.group_id, None) is group
+        state.leave(group)
         group.state = REMOVED
         group.version += 1
         group.nodes = [None] * len(group.nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cluster_api.v1 import placement_groups_pb2 as pg
-from cluster_common.labels import NODE_ID_LABEL, Term, contradiction, parse_selector
+from cluster_common.labels import NODE_ID_LABELS, Term, contradiction, parse_selector
 from gcs_service.core.placement.amounts import Amounts, AmountsTable
 from gcs_service.core.placement.limits import GROUP_BUNDLES_MAX, NAME_BYTES_MAX
 
@@ -57,6 +57,12 @@ class Request(NamedTuple):
                 break
             labels.append(level.label)
         return tuple(labels)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The names of nodes that its bundles ask for."""
+        names = {name: None for shape in self.shapes for name in shape.amounts.identity}
+        return tuple(names)
 
     @property
     def loose_levels(self) -> tuple[Level, ...]:
@@ -129,7 +135,7 @@ def _parse_shape(index: int, bundle: pg.BundleSpec, table: AmountsTable) -> Shap
 def _levels(spec: pg.PlacementGroupSpec, strategy: int) -> tuple[Level, ...]:
     levels: list[Level] = []
     for level in spec.topology:
-        if not level.label or level.label == NODE_ID_LABEL:
+        if not level.label or level.label in NODE_ID_LABELS:
             raise ValueError(f"topology level {level.label!r} is not a label above the node")
         if level.strategy not in STRATEGY_NAMES:
             raise ValueError(f"topology level {level.label!r}: strategy must be {_strategies()}")

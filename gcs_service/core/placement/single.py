@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from cluster_common.identity_resources import is_identity
 from cluster_common.labels import Term, matches
 from cluster_common.resources import text
 from gcs_service.core.placement.amounts import Amounts
@@ -55,6 +56,7 @@ def pick(state: PlacementState, dice: random.Random, request: PickRequest) -> No
     Dice among equals. With `spread` the next node with room, by id.
     """
     amounts = state.table.intern(request.resources)
+    state.asks((amounts,))
     if request.node_id:
         found = _affine(state, request, amounts)
         if found is not None:
@@ -135,7 +137,11 @@ def _next_in_turn(state: PlacementState, request: PickRequest, amounts: Amounts)
 def _use_percent(total: dict[str, int], free: dict[str, int]) -> int:
     """Use of the node's fullest resource, 0 below the threshold."""
     percent = max(
-        (100 - free.get(name, 0) * 100 // amount for name, amount in total.items()),
+        (
+            100 - free.get(name, 0) * 100 // amount
+            for name, amount in total.items()
+            if not is_identity(name)
+        ),
         default=0,
     )
     return percent if percent >= BUSY_THRESHOLD_PERCENT else 0

@@ -5,8 +5,11 @@ Nodes, groups, indexes, waiting groups, timers, effects.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cluster_api.v1 import placement_groups_pb2 as pg
-from gcs_service.core.placement.amounts import AmountsTable
+from gcs_service.core.placement.amounts import Amounts, AmountsTable
+from gcs_service.core.placement.asked_names import AskedNames
 from gcs_service.core.placement.availability_index import AvailabilityIndex
 from gcs_service.core.placement.effects import Effect, GroupChanged, PersistGroup
 from gcs_service.core.placement.group import Group
@@ -28,6 +31,7 @@ class PlacementState:
         self.table = AmountsTable()
         self.index = AvailabilityIndex()
         self.totals = AvailabilityIndex()
+        self.asked = AskedNames()
         self.nodes: dict[bytes, NodeRoom] = {}
         self.draining: dict[NodeRoom, None] = {}
         self.groups: dict[bytes, Group] = {}
@@ -70,6 +74,30 @@ class PlacementState:
     def wall_ms(self) -> int:
         """Wall clock, as of the last call that told it."""
         return self.now_ms + self.wall_minus_now_ms
+
+    def enter(self, group: Group) -> None:
+        """A new group."""
+        self.groups[group.group_id] = group
+        if self.table.names_asked:
+            self._recounted(self.asked.ask(group.request.identity))
+
+    def leave(self, group: Group) -> None:
+        """The group is no more."""
+        assert self.groups.pop(group.group_id, None) is group
+        if self.table.names_asked:
+            self._recounted(self.asked.cease(group.request.identity))
+
+    def asks(self, amounts: Iterable[Amounts]) -> None:
+        """A question, or a lease of the GCS itself, is about to look for room for these."""
+        if self.table.names_asked:
+            names = (name for each in amounts for name in each.identity)
+            self._recounted(self.asked.keep(dict.fromkeys(names)))
+
+    def _recounted(self, nodes: list[NodeRoom]) -> None:
+        for node in nodes:
+            if node in self.totals:
+                self.totals.put(node, node.total_class)
+            self.room_changed(node)
 
     def room_changed(self, node: NodeRoom) -> None:
         """Brings the index up to date and wakes groups for which the node's room grew."""

@@ -25,6 +25,7 @@ _FOR_CORE = frozenset(
         "ping",
         "drain_answer",
         "goodbye",
+        "node_question",
     }
 )
 

@@ -13,11 +13,15 @@ class MemoryStorage:
 
     name = "memory"
     is_instant = True
+    is_remote = False
 
     def __init__(self, rows: dict[str, dict[bytes, bytes]] | None = None) -> None:
         self._rows = rows if rows is not None else {}
         for table in tables.ALL_TABLES:
             self._rows.setdefault(table, {})
+
+    def take_over(self) -> None:
+        """Nobody else has it."""
 
     def load(self, table: str) -> list[tuple[bytes, bytes]]:
         """All rows of a table in key order."""

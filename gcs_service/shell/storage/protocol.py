@@ -12,10 +12,20 @@ class Storage(Protocol):
     """Durable key-value tables. One writer at a time; `load` before the first `commit`.
 
     `is_instant`: `commit` costs no I/O, so that it needs no thread of its own.
+    `is_remote`: it can be lost while nobody uses it; an empty `commit` notices.
     """
 
     name: str
     is_instant: bool
+    is_remote: bool
+
+    def take_over(self) -> None:
+        """From now on nobody else writes here; a service does this when it opens the store.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        ...
 
     def load(self, table: str) -> list[tuple[bytes, bytes]]:
         """All rows of a table in key order."""

@@ -47,12 +47,15 @@ class RedisStorage:
 
     Args:
         url: `redis://[user:password@]host:port/database`; shown without the password.
+        takes_over: this service writes from now on, the one before it is fenced off. Without it
+            a service that runs is not disturbed, and there is nothing to commit before `take_over`.
     """
 
     name = "redis"
     is_instant = False
+    is_remote = True
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, takes_over: bool = True) -> None:
         try:
             import redis
         except ImportError as error:
@@ -68,11 +71,20 @@ class RedisStorage:
                 socket_timeout=limits.REDIS_TIMEOUT_S,
                 socket_connect_timeout=limits.REDIS_TIMEOUT_S,
             )
-            self._client.set(_WRITER, self._token)
             self._script: Any = self._client.register_script(_COMMIT)
-            self._warn_unless_durable()
+            self._client.ping()
+            if takes_over:
+                self.take_over()
         except (*self._errors, ValueError) as error:
             raise StorageError(f"cannot open the store at {self.place}: {error}") from error
+
+    def take_over(self) -> None:
+        """From now on this is who writes; a service that does ends."""
+        try:
+            self._client.set(_WRITER, self._token)
+        except self._errors as error:
+            raise StorageError(f"cannot write {self.place}: {error}") from error
+        self._warn_unless_durable()
 
     def load(self, table: str) -> list[tuple[bytes, bytes]]:
         """All rows of a table in key order.

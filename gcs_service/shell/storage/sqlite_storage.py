@@ -23,6 +23,7 @@ class SqliteStorage:
 
     name = "sqlite"
     is_instant = False
+    is_remote = False
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder) / FILE_NAME
@@ -45,6 +46,9 @@ class SqliteStorage:
             self._db.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"cannot open {self._path}: {error}") from error
+
+    def take_over(self) -> None:
+        """Its lock is held since it was opened."""
 
     def load(self, table: str) -> list[tuple[bytes, bytes]]:
         """All rows of a table in key order."""

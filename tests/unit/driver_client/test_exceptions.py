@@ -12,17 +12,17 @@ from driver_client.exceptions import ActorDeathCause, RayTaskError, pickle_error
 MADE = [
     exceptions.TaskCancelledError("ab"),
     exceptions.GetTimeoutError("late", "infeasible"),
-    RayTaskError("f", "tb", KeyError("k"), 7, "ab", "KeyError"),
+    RayTaskError("f", "tb", KeyError("k"), "f", 7, "10.0.0.1", "A(7)", "cd", node_id="ab"),
     exceptions.WorkerCrashedError("m", "ab"),
     exceptions.NodeDiedError("m", "ab", "PREEMPTED"),
-    exceptions.RayActorError("m", "ab", preempted=True),
+    exceptions.RayActorError("ab", "m", preempted=True),
     exceptions.ActorDiedError(
-        "m", "ab", cause=ActorDeathCause.KILLED, node_id="n", owner_id="o", time=1.5
+        ActorDeathCause.KILLED, "ab", message="m", node_id="n", owner_id="o", time=1.5
     ),
     exceptions.ActorUnavailableError("m", "ab"),
     exceptions.ActorPlacementGroupRemoved("m"),
     exceptions.ObjectLostError("ab"),
-    exceptions.OwnerDiedError("ab", "m"),
+    exceptions.OwnerDiedError("ab", b"h:1", "f.py:3"),
     exceptions.ReferenceCountingAssertionError("ab"),
 ]
 PLAIN = [
@@ -60,8 +60,19 @@ class Awkward(Exception):
         return super().__new__(cls, one, two)
 
 
+class Final(Exception):
+    def __init_subclass__(cls):
+        raise RuntimeError("no subclass of this one")
+
+
+class OwnArgs(Exception):
+    @property
+    def args(self):
+        return ("mine",)
+
+
 def test_a_tasks_error_is_the_users_class_too_and_has_its_attributes():
-    error = RayTaskError("f", "traceback here", Own(5, "d"), 1, "ab", "Own").as_instanceof_cause()
+    error = RayTaskError("f", "traceback here", Own(5, "d")).as_instanceof_cause()
     assert isinstance(error, Own)
     assert isinstance(error, RayTaskError)
     assert error.code == 5
@@ -73,14 +84,31 @@ def test_a_tasks_error_is_the_users_class_too_and_has_its_attributes():
 
 
 def test_a_class_that_cannot_be_joined_stays_a_task_error_with_its_cause():
-    error = RayTaskError("f", "tb", Awkward(1, 2), 1, "ab", "Awkward").as_instanceof_cause()
+    error = RayTaskError("f", "tb", Final(1)).as_instanceof_cause()
     assert type(error) is RayTaskError
-    assert isinstance(error.cause, Awkward)
+    assert isinstance(error.cause, Final)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        Awkward(1, 2),
+        OwnArgs(),
+        ExceptionGroup("two", [ValueError(1), KeyError(2)]),
+        OSError(2, "x"),
+    ],
+    ids=lambda cause: type(cause).__name__,
+)
+def test_a_class_that_insists_on_its_arguments_is_joined_too(cause):
+    error = RayTaskError("f", "tb", cause).as_instanceof_cause()
+    assert isinstance(error, RayTaskError)
+    assert isinstance(error, type(cause))
+    assert error.args == cause.args
 
 
 def test_our_own_errors_are_raised_as_task_errors_around_them():
     inner = exceptions.GetTimeoutError("late")
-    error = RayTaskError("f", "tb", inner, 1, "ab", "GetTimeoutError")
+    error = RayTaskError("f", "tb", inner)
     assert error.as_instanceof_cause().cause is inner
 
 

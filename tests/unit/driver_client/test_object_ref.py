@@ -150,4 +150,4 @@ def test_a_references_ids_are_those_of_its_entry():
     reference, entry = pending(9)
     assert entry_of(reference) is entry
     assert bytes.fromhex(reference.hex()) == reference.binary() == entry.object_id
-    assert reference.task_id() == entry.object_id[:24]
+    assert reference.task_id().binary() == entry.object_id[:24]

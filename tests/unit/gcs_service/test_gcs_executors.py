@@ -21,6 +21,7 @@ class GatedStorage(MemoryStorage):
     """Commits only while `gate` is open; notes what it committed."""
 
     is_instant = False
+    is_remote = False
 
     def __init__(self):
         super().__init__()
@@ -70,7 +71,7 @@ def test_a_failing_call_does_not_end_the_executor(executor, capsys):
     one.submit(lambda: 1 / 0)
     one.submit(done.set)
     assert done.wait(10)
-    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_what_waits_behind_a_call_is_one_batch(executor):
@@ -134,7 +135,7 @@ async def test_one_failing_output_does_not_lose_the_others(capsys):
     done = asyncio.Event()
     bridge.post_many([(lambda: 1 / 0, ()), (done.set, ())])
     await asyncio.wait_for(done.wait(), 10)
-    assert "output_failed" in capsys.readouterr().out
+    assert "output_failed" in capsys.readouterr().err
 
 
 class JournalRig:

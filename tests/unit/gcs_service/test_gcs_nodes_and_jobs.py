@@ -157,11 +157,19 @@ def test_a_drain_is_durable_told_to_the_agent_and_the_cause_of_its_death(rig):
     second = rig.restarted()
     second.join(A, 1, cluster=CLUSTER)
     assert second.node(A).state == t.NODE_STATE_DRAINING
+    assert second.node(A).drain_message == "preemption: spot"
     assert second.items(1, "drain")[0].message == "spot"
     second.say(A, 1, goodbye=ns.Goodbye())
     assert second.node(A).death_cause == t.NODE_DEATH_CAUSE_PREEMPTED
     assert second.node(A).death_message.startswith("preempted (spot): ")
     assert second.rows[tables.DRAIN] == {}
+
+
+def test_a_goodbye_that_repeats_the_order_is_said_once(rig):
+    rig.join(A, 1)
+    rig.do(rig.core.drain_node, A, ns.DRAIN_REASON_PREEMPTION, "spot", 5)
+    rig.say(A, 1, goodbye=ns.Goodbye(cause=t.NODE_DEATH_CAUSE_PREEMPTED, message="spot"))
+    assert rig.node(A).death_message.startswith("preempted: spot; last contact")
 
 
 def test_an_idle_drain_counts_when_the_agent_has_accepted(rig):

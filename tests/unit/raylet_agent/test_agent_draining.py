@@ -136,6 +136,17 @@ def test_an_idle_node_accepts_and_goes():
     assert [effect.cause for effect in world.ends] == [t.NODE_DEATH_CAUSE_DRAINED_IDLE]
 
 
+def test_owners_of_a_refused_node_hear_why_it_ends(world):
+    world.core.refused("refused by the GCS: other_cluster")
+    world.run()
+    changes = world.items("node_change")
+    assert [(c.node.state, c.node.death_cause) for c in changes] == [
+        (t.NODE_STATE_DEAD, t.NODE_DEATH_CAUSE_REFUSED)
+    ]
+    assert changes[0].node.node_id == world.core.facts.node_id
+    assert "other_cluster" in changes[0].node.death_message
+
+
 def test_a_withdrawn_drain_lets_work_in_again(world):
     held = world.ask(1, resources={"CPU": 4})
     preempt(world, 5_000)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from raylet_agent import limits
 from raylet_agent.core.timers import Timers
 from raylet_agent.core.tombstones import Tombstones
 
@@ -29,6 +30,15 @@ def test_a_deadline_set_back_and_forth_fires_once():
     for due in (10, 20, 10):
         timers.set("x", b"", due)
     assert timers.take_due(50) == [("x", b"")]
+
+
+def test_superseded_deadlines_do_not_pile_up():
+    timers = Timers()
+    most = limits.DEADLINES_SHARE * limits.DEADLINES_FEW
+    for number in range(10 * most):
+        timers.set("x", b"", 1_000 + number)
+        assert len(timers) <= most + 1
+    assert timers.take_due(999 + 10 * most) == [("x", b"")]
 
 
 def test_tombstones_are_bounded_in_age_and_number():

@@ -45,8 +45,7 @@ def test_a_process_that_ignores_the_polite_signal_is_killed(tmp_path):
 def test_the_child_ends_when_its_lifeline_is_cut(tmp_path):
     child, port_file, tail = start(tmp_path)
     wait_for_port_file("it", child, port_file, tail)
-    os.close(child._lifeline)  # What the kernel does when the parent dies.
-    child._lifeline = None
+    child._lifeline.cut()  # What the kernel does when the parent dies.
     assert child.wait(END_S) == 0
 
 

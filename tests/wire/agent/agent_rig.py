@@ -34,6 +34,8 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self.items: asyncio.Queue[n.AgentItem] = asyncio.Queue()
         self.unheard: list[n.AgentItem] = []
         self.refusal = None
+        self.may_welcome = asyncio.Event()
+        self.may_welcome.set()
         self.node_id = b""
         self._context = None
         self._task = None
@@ -46,9 +48,10 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         if self.refusal is not None:
             await context.write(n.GcsFrame(items=[n.GcsItem(refused=self.refusal)]))
             return
+        self.registrations.put_nowait(first.register)
+        await self.may_welcome.wait()
         welcome = n.Welcome(cluster_id=CLUSTER, epoch=1, session_name="session")
         await context.write(n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, welcome=welcome)]))
-        self.registrations.put_nowait(first.register)
         try:
             while isinstance(frame := await context.read(), n.AgentFrame):
                 for item in frame.items:

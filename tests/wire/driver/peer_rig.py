@@ -163,6 +163,7 @@ class Side:
                 actor_named=lambda _message: None,
                 children=NoChildCalls(),
                 kill_process=lambda: self.left.append("killed"),
+                end_with=lambda status: self.left.append(f"status {status}"),
             )
             self.executor.node_id = "ab" * 16
             self._thread = threading.Thread(target=self.executor.run, name="worker main")

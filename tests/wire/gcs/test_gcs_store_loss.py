@@ -11,6 +11,8 @@ from grpc import aio
 
 from cluster_api.v1 import gcs_pb2 as g
 from cluster_api.v1 import placement_groups_pb2 as pg
+from gcs_service import limits
+from gcs_service.shell.storage.redis_storage import RedisStorage
 from tests.redis_server import RedisServer
 from tests.wire.gcs.gcs_rig import GcsRig, spec, until
 
@@ -74,6 +76,26 @@ async def test_writes_are_refused_reads_are_served_and_all_is_well_when_the_stor
     await regain(gcs, redis_server)
     assert (await put(gcs, b"after")).written
     assert not gcs.service.failed.is_set()
+    capsys.readouterr()
+
+
+async def test_a_loss_shows_and_ends_while_nobody_writes(gcs, redis_server, capsys, monkeypatch):
+    monkeypatch.setattr(limits, "STORE_LOOK_MS", 50)
+    # Looks are planned ahead: the next one is due by the limit that was in force before.
+    redis_server.kill()
+    await until(lambda: problem(gcs), "the status names the problem")
+    await regain(gcs, redis_server)
+    redis_server.kill()
+    await until(lambda: problem(gcs), "the status names the second one too")
+    capsys.readouterr()
+
+
+async def test_a_service_that_was_replaced_ends_while_nobody_writes(gcs, redis_server, capsys):
+    other = RedisStorage(redis_server.url)
+    try:
+        await asyncio.wait_for(gcs.service.failed.wait(), 20)
+    finally:
+        other.close()
     capsys.readouterr()
 
 

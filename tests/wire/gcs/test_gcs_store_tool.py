@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster_api.v1 import autoscaler_pb2 as auto
 from gcs_service.core import tables
+from gcs_service.core.kv_table import KvTable
+from gcs_service.core.moment import Moment
 from gcs_service.core.tables import Write
+from gcs_service.shell.storage.protocol import StoreTakenError
 from gcs_service.shell.storage.redis_storage import RedisStorage
 from gcs_service.shell.storage.sqlite_storage import SqliteStorage
 from tests.redis_server import RedisServer
@@ -67,6 +71,58 @@ def test_inspect_shows_whose_store_it_is_and_the_rows(folder):
     assert about["session_name"] == "session-x"
     assert about["tables"]["kv"]["rows"] == ROWS
     assert len(rows) == 2
+
+
+def test_inspect_shows_rows_by_what_they_mean(tmp_path):
+    store = SqliteStorage(str(tmp_path))
+    table = KvTable()
+    now = Moment(mono_ms=0, wall_ms=0)
+    table.put("space", b"key", b"\xffvalue", if_absent=False, if_revision=None, ttl_ms=0, at=now)
+    store.commit(table.writes)
+    store.commit([Write(tables.CLUSTER, tables.EPOCH, (3).to_bytes(8, "big"))])
+    store.commit([Write(tables.CLUSTER, tables.SESSION_NAME, b"session-x")])
+    constraint = auto.ClusterResourceConstraint(
+        resource_requests=[auto.ResourceRequestByCount(count=7)]
+    )
+    store.commit([Write(tables.AUTOSCALER, tables.CONSTRAINT, constraint.SerializeToString())])
+    store.commit([Write(tables.JOB, b"1234", b"\xff\xff no message")])
+    store.close()
+    values = {
+        name: [json.loads(line)["value"] for line in shown.splitlines()[1:]]
+        for name in ("kv", "cluster", "autoscaler", "job")
+        for shown in [tool("inspect", tmp_path, "--table", name)[1]]
+    }
+    assert values["kv"] == [
+        {
+            "namespace": "space",
+            "key": "'key'",
+            "value": r"'\xffvalue'",
+            "revision": 1,
+            "expires_wall_ms": 0,
+        }
+    ]
+    assert values["cluster"] == [3, "session-x"]
+    assert values["autoscaler"] == [{"resource_requests": [{"count": "7"}]}]
+    assert values["job"] == [b"\xff\xff no message".hex()]
+
+
+def test_who_looks_into_redis_does_not_disturb_the_service_that_writes(tmp_path):
+    server = RedisServer(tmp_path / "redis")
+    try:
+        service = RedisStorage(server.url)
+        service.commit([Write(tables.KV, b"k", b"v")])
+        assert tool("inspect", server.url, "--table", "kv")[0] == 0
+        code, rows, _ = tool("export", server.url)
+        assert code == 0
+        assert tool("import", server.url, fed=rows)[0] == 1
+        service.commit([Write(tables.KV, b"k", b"w")])
+        assert tool("import", server.url, "--replace", fed=rows)[0] == 0
+        with pytest.raises(StoreTakenError):
+            service.commit([Write(tables.KV, b"k", b"x")])
+        assert service.load(tables.KV) == [(b"k", b"v")]
+        service.close()
+    finally:
+        server.kill()
 
 
 def test_an_import_never_mixes_two_clusters(folder, tmp_path):

@@ -31,6 +31,7 @@ class Owner:
         self.opened = []
         self.closed = []
         self.others = []
+        self.looks_ms = []
         self.holder = Holder()
         self.routes.open(HOME)
         self.run()
@@ -58,6 +59,8 @@ class Owner:
                 holder.told.append(("ended", ended.cause))
             case fx.Draining(holder, lease_id):
                 holder.told.append(("draining", lease_id))
+            case fx.LookAgain(delay_ms):
+                self.looks_ms.append(delay_ms)
             case fx.LookIfIdle(holder, lease_id):
                 if holder.idle:
                     self.routes.give_back(lease_id, reason="others wait")
@@ -82,8 +85,13 @@ class Owner:
         self.routes.welcomed(session, a.AgentWelcome(node_id=node_id, **fields), again=again)
         self.run()
 
-    def lose(self, address):
-        self.routes.lost(self.routes.session_at(address), "it broke")
+    def lose(self, address, *, gone=False):
+        self.routes.lost(self.routes.session_at(address), "it broke", gone=gone)
+        self.run()
+
+    def look_again(self):
+        self.looks_ms.clear()
+        self.routes.lost_agents.look_again()
         self.run()
 
     def grant(self, lease_id, address=HOME):
@@ -101,8 +109,10 @@ def owner():
     return Owner()
 
 
-def redirect(owner, lease_id, address, *, to_scheduler=False):
-    item = a.LeaseRedirect(lease_id=lease_id, address=address, to_scheduler=to_scheduler)
+def redirect(owner, lease_id, address, *, to_scheduler=False, node_id=b""):
+    item = a.LeaseRedirect(
+        lease_id=lease_id, address=address, to_scheduler=to_scheduler, node_id=node_id
+    )
     owner.say(HOME, redirect=item)
 
 

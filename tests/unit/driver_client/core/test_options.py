@@ -35,7 +35,10 @@ BAD = {
     "label_selector": ["a=b", {"a": 1}, {"a": "in(b"}, {"!": "b"}],
     "fallback_strategy": [{"label_selector": {}}, [{}], [{"other": {}}], [5]],
     "runtime_env": ["pip", {"conda": ["x"]}, {"env_vars": {"A": 1}}, {"env_vars": {1: "a"}}],
-    "concurrency_groups": [["io"], {"io": 0}, {"io": "two"}],
+    "concurrency_groups": [["io"], {"io": 0}, {"io": "two"}, [{"name": "io"}]],
+    "placement_group_bundle_index": [-2, "first"],
+    "placement_group_capture_child_tasks": [1],
+    "_labels": ["a=b"],
 }
 
 GOOD = {
@@ -55,7 +58,8 @@ GOOD = {
     "label_selector": [{}, {"a": "b", "c": "!in(d,e)"}],
     "fallback_strategy": [[], [{"label_selector": {"a": "b"}}]],
     "runtime_env": [{}, {"env_vars": {"A": "1"}}, {"pip": ["x"], "config": None}],
-    "concurrency_groups": [{}, {"io": 2}],
+    "concurrency_groups": [{}, {"io": 2}, [{"name": "io", "max_concurrency": 2}]],
+    "_generator_backpressure_num_objects": [1, -1],
 }
 
 
