@@ -179,9 +179,18 @@ class ActorLifecycle:
         return [RequestLease(self.actor_id, self.incarnation), Publish(self.actor_id)]
 
     def restart_requested(self, message: str, now_ms: int) -> list[Effect]:
-        """`kill(no_restart=False)`: stop the worker; it counts as a restart."""
-        if self.is_dead or self.placement is None:
+        """`kill(no_restart=False)`: stop the worker; it counts as a restart.
+
+        Without a worker the start that is under way is the next one, if there may be a next one.
+        """
+        if self.is_dead:
             return []
+        if self.placement is None:
+            if not self._may_restart(preempted=False):
+                return self.end(t.ACTOR_DEATH_CAUSE_KILLED, message, now_ms)
+            self.restarts += 1
+            self.version += 1
+            return [Publish(self.actor_id)]
         stop = StopWorker(
             self.actor_id, self.incarnation, self.placement, graceful=False, reason=message
         )

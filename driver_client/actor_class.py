@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from cluster_api.v1 import gcs_pb2 as gcs
@@ -61,10 +62,16 @@ class _Surface:
         return self._signatures
 
 
+class ActorClassInheritanceException(TypeError):  # noqa: N818 - Ray's name
+    """A class inherits from an actor class."""
+
+
 class ActorClass(Generic[C]):
     """`.remote(...)` starts an actor. `options` gives a variant, this one stays as it is."""
 
     def __init__(self, class_: type[C], options: dict[str, Any]) -> None:
+        if options.get("name") == "":
+            raise ValueError("Actor name cannot be an empty string")
         option_rules.check(options, option_rules.ACTOR_OPTIONS, "an actor class")
         strategies.check_placement(options)
         self._class = class_
@@ -83,6 +90,16 @@ class ActorClass(Generic[C]):
             f"actors cannot be instantiated directly: use {self._class.__name__}.remote()"
         )
 
+    def __getattr__(self, name: str) -> Any:
+        """What the plain class has: constants, static methods, class methods."""
+        class_ = self.__dict__.get("_class")
+        if class_ is None or name.startswith("__"):
+            raise AttributeError(f"an actor class has no attribute {name!r}")
+        return getattr(class_, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._class)})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._class, self._options)
 
@@ -90,11 +107,11 @@ class ActorClass(Generic[C]):
         """Not allowed: a class inherits from the plain class, not from what `@remote` made of it.
 
         Raises:
-            TypeError: always.
+            ActorClassInheritanceException: always; it is a TypeError.
         """
-        raise TypeError(
-            f"{self._class.__name__} is an actor class and cannot be inherited from: "
-            "inherit from the plain class and put @remote on the subclass"
+        raise ActorClassInheritanceException(
+            f"Inheriting from actor classes is not currently supported. {self._class.__name__} is "
+            "one: inherit from the plain class and put @remote on the subclass"
         )
 
     def options(self, **options: Any) -> ActorClass[C]:
@@ -129,6 +146,15 @@ class ActorClass(Generic[C]):
         if self._is_detached(runtime):
             return self._start_detached(runtime, spec)
         return self._start_owned(runtime, spec)
+
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> ActorHandle:
+        """The same as `.options(…).remote(…)`, as Ray's programs also write it."""
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def _is_detached(self, runtime: Runtime) -> bool:
         lifetime = self._options.get("lifetime")
@@ -243,8 +269,8 @@ class ActorClass(Generic[C]):
             return handle_from_record(existing.handle)
         owner = existing.owner_id.hex() if existing.owner_id else "the GCS (detached)"
         raise exceptions.ActorAlreadyExistsError(
-            f"an actor named {spec.name!r} exists in namespace {spec.namespace!r}, "
-            f"actor {existing.actor_id.hex()}, owner {owner}; use get_actor, another name, "
+            f"The name {spec.name!r} (namespace {spec.namespace!r}) is already taken by actor "
+            f"{existing.actor_id.hex()}, owner {owner}. Please use a different name, get_actor, "
             "or get_if_exists=True"
         )
 

@@ -6,6 +6,7 @@ A handle counts as a reference to the actor's creation object.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -150,6 +151,15 @@ class ActorMethod:
         )
         return ActorMethod(self._facts, self._ref, template)
 
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """The same as `.options(…).remote(…)`, as Ray's programs also write it."""
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
+
     def _check_group(self, group: str | None) -> None:
         groups = self._facts.groups
         if group and group not in groups:
@@ -239,7 +249,7 @@ class ActorHandle:
         return handle_from_record, (encode(self._facts),)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._facts.methods})
+        return sorted({*super().__dir__(), *self._facts.methods, *HIDDEN_METHODS})
 
     @property
     def _actor_id(self) -> ActorID:

@@ -255,7 +255,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     answer = runtime.io.call(ask(runtime, lambda link: link.actors.GetNamedActor, request))
     if not answer.found:
         raise exceptions.ActorHandleNotFoundError(
-            f"there is no actor named {name!r} in namespace {space!r}"
+            f"Failed to look up actor with name {name!r}: there is none in namespace {space!r}"
         )
     return handle_from_record(answer.actor.handle)
 
@@ -278,12 +278,12 @@ def exit_actor() -> None:
     Raises:
         TypeError: not called inside an actor.
     """
-    from driver_client.shell.lanes import ActorExit  # late: only actors need it
+    from driver_client.shell import leaving  # late: only actors need it
 
     runtime = process.runtime_if_any()
     if runtime is None or not runtime.facts.actor_id:
-        raise TypeError("exit_actor can only be called inside an actor")
-    raise ActorExit("exit_actor() was called")
+        raise TypeError("exit_actor API is called on a non-actor worker: it ends the calling actor")
+    leaving.leave_actor("exit_actor() was called")
 
 
 def _kind(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class RayError(Exception):
-    """Base of everything the runtime raises. Pickled by its state, whatever its constructor takes."""
+    """Base of everything the runtime raises; pickled by state, whatever the constructor takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, dict(self.__dict__))

@@ -124,6 +124,10 @@ class ObjectRef(Generic[T_co]):
             fetch(self._entry)
         return result
 
+    def _on_completed(self, callback: Callable[[Any], Any]) -> None:
+        """Calls `callback` with the value, or with the error; on a thread of the runtime."""
+        self.future().add_done_callback(lambda done: callback(done.exception() or done.result()))
+
     def as_future(self) -> asyncio.Future[T_co]:
         """An asyncio future of the value, for the running loop."""
         return asyncio.wrap_future(self.future())

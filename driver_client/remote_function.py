@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from driver_client import limits, process, strategies
@@ -71,6 +71,15 @@ class RemoteFunction(Generic[P, R]):
             self._signature.check(self._template.call_name, args, kwargs)
         payload, extra = pack(args, kwargs)
         return runtime.submit(self._key, self._template, payload, extra)
+
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> ObjectRef[R]:
+        """The same as `.options(…).remote(…)`, as Ray's programs also write it."""
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The call as data, for graph libraries: (remote function, args, kwargs)."""

@@ -6,7 +6,6 @@ Called in a child forked from a process that imported this module and never star
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 
 from cluster_api.v1 import agent_pb2 as pb
@@ -17,6 +16,7 @@ from cluster_common.transport import endpoints, faults
 from cluster_common.transport.descriptors import raise_descriptor_limit
 from cluster_common.worker_start import WorkerStart
 from driver_client import limits, process
+from driver_client.shell import leaving
 from driver_client.shell.driver_hooks import RuntimeHooks
 from driver_client.shell.executor import Executor
 from driver_client.shell.farewell import say_farewell
@@ -96,10 +96,13 @@ class Worker:
     def run(self) -> None:
         """Executes until told to end; on the main thread."""
         process.set_runtime(self.runtime)
+        leaving.leave = self.executor.leave
         self.executor.take_interrupts()
         self.executor.run()
+        if self.executor.actor is not None:
+            leaving.run_last_code(self.executor.actor.instance)
         self._io.call(self._last_words())
-        atexit._run_exitfuncs()  # noqa: SLF001 - the child ends without the interpreter's own exit  # pyright: ignore[reportPrivateUsage]
+        leaving.run_exit_handlers()
         flush_output()
         os._exit(0)
 

@@ -84,7 +84,7 @@ AFFINITY_UNKNOWN_WAIT_MS = 2_000
 A view comes within milliseconds of the join; under load within some hundred."""
 
 NODE_QUESTIONS_MAX = 1_000
-"""Unknown nodes about which the GCS is asked at once; work bound to others waits for the time-out."""
+"""Unknown nodes the GCS is asked about at once; work bound to others waits for the time-out."""
 
 DEAD_NODES_REMEMBERED_MAX = 10_000
 """Work bound to one of these is not kept waiting for a view; the longest dead goes first."""

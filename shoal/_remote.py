@@ -38,7 +38,7 @@ def remote(*targets: Any, **options: Any) -> Any:
 
     Raises:
         TypeError: used on something that is neither a function nor a class.
-        ValueError: an option that does not exist, or a value it cannot have.
+        ValueError: an option that does not exist, or a value it cannot have; a coroutine function.
     """
     if targets:
         if len(targets) != 1 or options:
@@ -58,6 +58,11 @@ def _make(target: Any, options: dict[str, Any]) -> Any:
         raise TypeError(f"{target!r} is remote already: use its .options(…) for a variant")
     if inspect.isclass(target):
         return ActorClass(target, options)
+    if inspect.iscoroutinefunction(target):
+        raise ValueError(
+            f"'async def' should not be used for remote tasks: call asyncio.run(…) in a plain "
+            f"function, or make {target.__name__} the method of an actor"
+        )
     if callable(target) and hasattr(target, "__qualname__"):
         return RemoteFunction(target, options)
     raise TypeError(f"@remote goes on a function or a class, not on {target!r}")

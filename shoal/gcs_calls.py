@@ -5,9 +5,11 @@ The runtime itself never goes this way; it has its own sessions.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -26,6 +28,8 @@ from cluster_api.v1 import placement_groups_pb2_grpc as groups_pb2_grpc
 from cluster_common import ids
 from cluster_common.transport import auth, endpoints
 from shoal.closing import Closing
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 5.0
 """For one question, reconnection attempts included (every 50-500 ms)."""
@@ -76,6 +80,11 @@ class GcsCalls(Closing):
         self, enough: Callable[[dict[bytes, types_pb2.NodeRecord]], bool], timeout_s: float
     ) -> bool:
         """Follows the node watch until `enough(nodes alive by id)`; False after `timeout_s`."""
+        return _apart(lambda: self._nodes_came(enough, timeout_s))
+
+    def _nodes_came(
+        self, enough: Callable[[dict[bytes, types_pb2.NodeRecord]], bool], timeout_s: float
+    ) -> bool:
         end = time.monotonic() + timeout_s
         alive: dict[bytes, types_pb2.NodeRecord] = {}
         call = self._nodes.WatchNodes(
@@ -206,6 +215,24 @@ def node_id_from(text: str) -> bytes:
         ValueError: it is none.
     """
     return ids.parse_hex(text, ids.NODE_ID_BYTES, "node id")
+
+
+def _apart(work: Callable[[], T]) -> T:
+    """Runs `work` in a thread of its own and waits for it.
+
+    Signals are handled by the main thread: an interrupt while gRPC begins a stream would leave its
+    channel waiting for that stream for ever, when it is closed.
+    """
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="gcs-calls", daemon=True).start()
+    return result.result()
 
 
 def _channel(address: str) -> Any:

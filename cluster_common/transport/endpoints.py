@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,13 +43,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-def quiet_core() -> None:
-    """Keeps gRPC's C core from writing a line for every connection that a stopped peer closes.
-
-    It reads its level at its first use in the process, so this comes before each first use; a level
-    that the user set stays.
-    """
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+def _quiet_handlers() -> None:
     handlers = logging.getLogger("grpc._cython.cygrpc")
     if _worth_a_line not in handlers.filters:
         handlers.addFilter(_worth_a_line)
@@ -80,7 +73,7 @@ def make_server(
         message_bytes_max: larger messages are refused before they are read.
         calls_open_max: calls and streams open at once; more are refused.
     """
-    quiet_core()
+    _quiet_handlers()
     others = [one for one in interceptors if not isinstance(one, auth.TokenInterceptor)]
     ordered = faults.active()
     if ordered is not None:
@@ -102,7 +95,7 @@ def make_channel(
         own_connection: do not share a TCP connection with other channels.
         keepalive_ms: between two HTTP/2 pings of ours while a call is open.
     """
-    quiet_core()
+    _quiet_handlers()
     options: tuple[tuple[str, Any], ...] = tuple(
         (name, keepalive_ms if name == "grpc.keepalive_time_ms" else value)
         for name, value in CHANNEL_OPTIONS
@@ -122,7 +115,7 @@ def make_channel(
 
 def make_blocking_channel(address: str) -> grpc.Channel:
     """As `make_channel`, for code without a loop. Calls show the token with `auth.metadata()`."""
-    quiet_core()
+    _quiet_handlers()
     secured = tls.current()
     if secured is None:
         return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)

@@ -55,7 +55,7 @@ _STANDARD_ERROR = _StandardError()
 
 
 def _bound_logger() -> Any:
-    """structlog's own where somebody configured it: the process's composition root, or its user.
+    """The one of structlog where somebody configured that: the composition root, or a user.
 
     Elsewhere, as in drivers, standard output is the program's: warnings go to standard error.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster_common.identity_resources import without_identity
 from cluster_simulator.checkers.checker import Checker
 
 
@@ -18,8 +19,10 @@ class LedgerAddsUp(Checker):
             view = gcs.core.placement.ledger(agent.node_id)
             if view is None:
                 raise self.broken(f"the GCS does not know {agent.name}", agent.node_id)
-            free = {k: v for k, v in agent.core.ledger.node.available.items() if v}
-            believed = {k: v for k, v in gcs.core.placement.room_of(agent.node_id).items() if v}
+            # Of names of nodes the GCS counts only those that somebody asks for.
+            ours = without_identity(agent.core.ledger.node.available)
+            theirs = without_identity(gcs.core.placement.room_of(agent.node_id))
+            free, believed = ({k: v for k, v in each.items() if v} for each in (ours, theirs))
             if free != believed:
                 message = f"{agent.name} has {free} free, the GCS believes {believed}"
                 raise self.broken(message, agent.node_id)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import limits
-from driver_client.shell import running
+from driver_client.shell import leaving, running
 from driver_client.shell.function_store import FunctionStore, extend_module_path
 from driver_client.shell.given_arguments import arguments_of
-from driver_client.shell.lanes import ActorExit, Concurrent, concurrent_for
+from driver_client.shell.lanes import Concurrent, concurrent_for
+from driver_client.shell.leaving import ActorExit
 from driver_client.shell.outcome import error_outcome
 from driver_client.shell.task_events import ACTOR_CREATION
 
@@ -50,12 +52,16 @@ class ActorInstance:
             class_ = self._functions.load(message.class_definition.hash)
             self.full_name = f"{class_.__module__}.{class_.__qualname__}"
             args, kwargs = arguments_of(message.payload, message)
-            self.instance = class_(*args, **kwargs)
+            build = functools.partial(class_, *args, **kwargs)
+            lane = self.concurrent
+            self.instance = build() if lane is None else lane.construct(build)
             created.ok = True
             created.repr_name = type(self.instance).__name__
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the answer
             self._failed = error
             self._executor.exiting = True
+            if isinstance(error, (ActorExit, SystemExit)):
+                leaving.run_exit_handlers()  # the owner has the process killed at once
             created.error = error_outcome(error, name, self._executor.node_id, self)[0]
         finally:
             running.current.reset(token)

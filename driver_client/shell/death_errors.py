@@ -7,12 +7,12 @@ from cluster_common.runtime_packages import RUNTIME_ENV_FAILED
 from driver_client import exceptions
 from driver_client.objects import serialization
 
-_SENTENCES = {
-    t.ACTOR_DEATH_CAUSE_WORKER_DIED: "its worker process died",
-    t.ACTOR_DEATH_CAUSE_OWNER_DIED: "its owner died",
-    t.ACTOR_DEATH_CAUSE_NODE_DIED: "its node died",
-    t.ACTOR_DEATH_CAUSE_KILLED: "it was killed by shoal.kill",
-    t.ACTOR_DEATH_CAUSE_OUT_OF_SCOPE: "its last handle went out of scope",
+_REASONS = {
+    t.ACTOR_DEATH_CAUSE_WORKER_DIED: "its worker process has died",
+    t.ACTOR_DEATH_CAUSE_OWNER_DIED: "its owner has died",
+    t.ACTOR_DEATH_CAUSE_NODE_DIED: "its node has died",
+    t.ACTOR_DEATH_CAUSE_KILLED: "it was killed by `ray.kill` (`shoal.kill`)",
+    t.ACTOR_DEATH_CAUSE_OUT_OF_SCOPE: "all references to the actor were removed",
     t.ACTOR_DEATH_CAUSE_EXITED: "it exited by itself",
     t.ACTOR_DEATH_CAUSE_CREATION_FAILED: "its constructor raised",
     t.ACTOR_DEATH_CAUSE_PLACEMENT_GROUP_REMOVED: "its placement group was removed",
@@ -25,14 +25,15 @@ _SENTENCES = {
 def actor_died_error(actor_id: bytes, name: str, death: t.ActorDeath) -> exceptions.ActorDiedError:
     """The error that every later call of a dead actor raises."""
     cause = exceptions.ActorDeathCause(death.cause)
-    sentence = _SENTENCES.get(death.cause, "it ended")
+    reason = _REASONS.get(death.cause, "it ended")
     creation_error = serialization.loads(death.creation_error) if death.creation_error else None
     # The agent that starts a detached actor cannot pickle an error; its message says what failed.
     told = creation_error is None and death.message.startswith(RUNTIME_ENV_FAILED)
     no_environment = told or isinstance(creation_error, exceptions.RuntimeEnvSetupError)
     if no_environment:
-        sentence = "its runtime environment could not be made"
-    parts = [f"actor {name} ({actor_id.hex()}) is dead: {sentence} (cause {cause.name})"]
+        reason = "its runtime environment could not be made"
+    verb = "died" if death.cause == t.ACTOR_DEATH_CAUSE_NODE_DIED else "is dead"  # Ray's words
+    parts = [f"The actor {verb} because {reason}. {name} ({actor_id.hex()}), cause {cause.name}"]
     if death.message:
         parts.append(death.message)
     if death.node_id:

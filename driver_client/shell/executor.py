@@ -17,14 +17,14 @@ from typing import Any
 from cluster_api.v1 import core_worker_pb2 as pb
 from cluster_common import ids
 from driver_client import limits
-from driver_client.shell import running
+from driver_client.shell import leaving, running
 from driver_client.shell.actor_instance import ActorInstance
 from driver_client.shell.call_queue import Call, CallQueue
 from driver_client.shell.cancelling import ChildCalls
 from driver_client.shell.function_store import FunctionStore, LocalFunction
 from driver_client.shell.given_arguments import arguments_of
 from driver_client.shell.io_thread import IoThread
-from driver_client.shell.lanes import ActorExit
+from driver_client.shell.leaving import ActorExit
 from driver_client.shell.outcome import (
     Outcome,
     cancelled_outcome,
@@ -248,7 +248,8 @@ class Executor:
         """Runs one call and answers it. Any execution thread."""
         stream, sequence, function, payload, detail = call
         started = time.perf_counter_ns()
-        token = running.current.set(self.context_of(stream, sequence, function))
+        call_now = running.call_of(stream, sequence, function)
+        token = running.current.set(call_now)
         try:
             target = self.target_of(function)
             args, kwargs = arguments_of(payload, detail)
@@ -259,6 +260,8 @@ class Executor:
                 outcome = end_outcome()
             else:
                 outcome = outcome_of(value, function)
+            if running.cancelled or leaving.asked:
+                leaving.obey(call_now, is_sync_method=bool(function.method_name))
         except (ActorExit, SystemExit) as wanted:
             self.end(stream, sequence, function, wanted, started)
             return
@@ -283,17 +286,6 @@ class Executor:
         made = self._calls_made.get(function.body_hash, 0) + 1
         self._calls_made[function.body_hash] = made
         return made >= function.max_calls and not self.exiting
-
-    @staticmethod
-    def context_of(stream: PeerStream, sequence: int, function: LocalFunction) -> running.Running:
-        """What `get_runtime_context` says during this call."""
-        return running.Running(
-            stream.sender_id + sequence.to_bytes(8, "big"),
-            function.call_name,
-            function,
-            function.placement_group_id,
-            function.capture_child_tasks,
-        )
 
     def target_of(self, function: LocalFunction) -> Callable[..., Any]:
         """The callable behind a function or method name."""

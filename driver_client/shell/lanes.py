@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextvars
 import inspect
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
 from cluster_api.v1 import core_worker_pb2 as pb
 from driver_client import limits
-from driver_client.shell import running
+from driver_client.shell import leaving, running
 from driver_client.shell.call_queue import Call
 from driver_client.shell.given_arguments import arguments_of
+from driver_client.shell.leaving import ActorExit
 from driver_client.shell.outcome import Outcome, error_outcome, outcome_of
 from driver_client.shell.peer_stream import PeerStream
 from driver_client.shell.streaming import ItemSender, end_outcome, run_async_generator
 
 if TYPE_CHECKING:
     from driver_client.shell.executor import Executor
-
-
-class ActorExit(BaseException):
-    """Raised by `exit_actor` and `__ray_terminate__`."""
 
 
 class Concurrent(Protocol):
@@ -38,6 +38,10 @@ class Concurrent(Protocol):
 
     def cancel(self, stream: PeerStream, sequence: int) -> None:
         """Cancels a coroutine, or a call that did not start; I/O thread."""
+        ...
+
+    def construct(self, build: Callable[[], Any]) -> Any:
+        """Runs the constructor where the calls will run; main thread, before `start`."""
         ...
 
     def start(self) -> None:
@@ -103,6 +107,10 @@ class Lanes:
         for lane in self._all:
             lane.cancel(stream, sequence)
 
+    def construct(self, build: Callable[[], Any]) -> Any:
+        """Where the calls without a group run."""
+        return self._all[0].construct(build)
+
     def start(self) -> None:
         """Starts every group."""
         for lane in self._all:
@@ -146,6 +154,10 @@ class ThreadedCalls:
                 stream.push((sequence, b"", pb.RESULT_KIND_CANCELLED, None, 0))
                 return
 
+    def construct(self, build: Callable[[], Any]) -> Any:
+        """Here: threads have nothing that a constructor could prepare."""
+        return build()
+
     def start(self) -> None:
         """Starts the threads."""
         for number in range(self._count):
@@ -188,7 +200,10 @@ class AsyncCalls:
         self._name = name
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._waiting: deque[Call] = deque()
+        self._is_open = False
+        """Whether calls may start: the constructor runs on the loop, and before all of them."""
         self._active = 0
+        self._has_thread = False
         self._running: dict[tuple[PeerStream, int], asyncio.Task[None]] = {}
 
     def submit(self, batch: list[Call]) -> None:
@@ -211,9 +226,33 @@ class AsyncCalls:
                 stream.push((sequence, b"", pb.RESULT_KIND_CANCELLED, None, 0))
                 return
 
+    def construct(self, build: Callable[[], Any]) -> Any:
+        """Inside the loop, which it may use: for tasks, and to keep."""
+        self._start_thread()
+        built: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                built.set_result(build())
+            except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the answer
+                built.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run, context=contextvars.copy_context())
+        return built.result()
+
     def start(self) -> None:
-        """Starts the loop's thread."""
-        threading.Thread(target=self._run, name=f"{self._name}-loop", daemon=True).start()
+        """Lets calls run."""
+        self._start_thread()
+        self._loop.call_soon_threadsafe(self._open)
+
+    def _open(self) -> None:
+        self._is_open = True
+        self._fill()
+
+    def _start_thread(self) -> None:
+        if not self._has_thread:
+            self._has_thread = True
+            threading.Thread(target=self._run, name=f"{self._name}-loop", daemon=True).start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -224,10 +263,10 @@ class AsyncCalls:
         self._fill()
 
     def _fill(self) -> None:
-        while self._waiting and self._active < self._limit:
+        while self._is_open and self._waiting and self._active < self._limit:
             call = self._waiting.popleft()
             self._active += 1
-            task = self._loop.create_task(self._call(call))
+            task = self._loop.create_task(self._call(call), name=leaving.CALL_TASK)
             key = (call[0], call[1])
             self._running[key] = task
             task.add_done_callback(lambda _task, key=key: self._over(key))
@@ -262,7 +301,8 @@ class AsyncCalls:
         executor = self._executor
         stream, sequence, function, payload, detail = call
         started = time.perf_counter_ns()
-        running.current.set(executor.context_of(stream, sequence, function))
+        call_now = running.call_of(stream, sequence, function)
+        running.current.set(call_now)
         try:
             args, kwargs = arguments_of(payload, detail)
             value = executor.target_of(function)(*args, **kwargs)
@@ -274,6 +314,8 @@ class AsyncCalls:
                 if inspect.isawaitable(value):
                     value = await value
                 outcome = outcome_of(value, function)
+            if leaving.asked:
+                leaving.obey(call_now, is_sync_method=False)
         except (ActorExit, SystemExit) as wanted:
             executor.end(stream, sequence, function, wanted, started)
             return
@@ -282,7 +324,5 @@ class AsyncCalls:
                 return  # the actor ends: its death is the answer
             outcome: Outcome = (b"", pb.RESULT_KIND_CANCELLED, None, [])
         except BaseException as error:  # noqa: BLE001 - user code may raise anything; it is the result
-            outcome = error_outcome(
-                error, function.call_name, executor.node_id, executor.actor
-            )
+            outcome = error_outcome(error, function.call_name, executor.node_id, executor.actor)
         executor.answer(stream, sequence, function, outcome, started)

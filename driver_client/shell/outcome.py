@@ -163,21 +163,31 @@ def error_outcome(
     # A nested call failed: its traceback is in the text, and its cause is what the user can catch.
     nested = isinstance(error, exceptions.RayTaskError)
     cause = error.cause if nested else error
-    place = {"node_id": node_id, "ip": _own_ip()}
-    if actor is not None:
-        place |= {"actor_id": actor.message.actor_id.hex(), "actor_repr": actor.own_repr()}
-    task_error = exceptions.RayTaskError(
-        name, _traceback_of(error), cause, **place, cause_name=type(cause or error).__name__
-    )
+    task_error = _task_error(error, name, node_id, actor)
+    task_error.cause = cause
+    task_error.cause_name = type(cause or error).__name__
     try:
         data = serialization.dumps(task_error)
         serialization.loads(data)
     except Exception as problem:  # noqa: BLE001 - user classes can fail in any way while pickled
-        text = f"{_traceback_of(error)}\n(the error cannot be pickled: {problem!r})"
-        data = serialization.dumps(
-            exceptions.RayTaskError(name, text, None, **place, cause_name=type(error).__name__)
-        )
+        told = _task_error(error, name, node_id, actor)
+        told.traceback_str += f"\n(the error cannot be pickled: {problem!r})"
+        data = serialization.dumps(told)
     return data, pb.RESULT_KIND_ERROR, None, []
+
+
+def _task_error(
+    error: BaseException, name: str, node_id: str, actor: ActorInstance | None
+) -> exceptions.RayTaskError:
+    return exceptions.RayTaskError(
+        name,
+        _traceback_of(error),
+        ip=_own_ip(),
+        actor_repr=None if actor is None else actor.own_repr(),
+        actor_id=None if actor is None else actor.message.actor_id.hex(),
+        node_id=node_id,
+        cause_name=type(error).__name__,
+    )
 
 
 def _own_ip() -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from driver_client.shell.function_store import LocalFunction
+    from driver_client.shell.peer_stream import PeerStream
 
 
 class Named(Protocol):
@@ -22,6 +26,17 @@ class Running(msgspec.Struct, frozen=True, gc=False):
     function: Named
     placement_group_id: bytes
     capture_child_tasks: bool
+
+
+def call_of(stream: PeerStream, sequence: int, function: LocalFunction) -> Running:
+    """What `get_runtime_context` says during this call."""
+    return Running(
+        stream.sender_id + sequence.to_bytes(8, "big"),
+        function.call_name,
+        function,
+        function.placement_group_id,
+        function.capture_child_tasks,
+    )
 
 
 cancelled: set[bytes] = set()

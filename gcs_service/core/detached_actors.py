@@ -214,7 +214,7 @@ class DetachedActors:
         if actor is None:
             return False
         machine = actor.machine
-        if no_restart or machine.placement is None:
+        if no_restart:
             effects = machine.end(
                 t.ACTOR_DEATH_CAUSE_KILLED, "killed by kill()", at.wall_ms, graceful=graceful
             )

@@ -257,8 +257,7 @@ class Admission:
 
     def _left(self, lease: Lease, now_ms: int) -> None:
         """A request that counted as demand goes on counting until it is seen where it was sent."""
-        target = self._scheduler.views.sent_to(lease.lease_id)
-        if target is not None:
+        if (target := self._scheduler.views.sent_to(lease.lease_id)) is not None:
             self._demand.left(lease, target.node_id, now_ms)
 
     def _room_here(self, lease: Lease, *, any_selector: bool) -> bool:
@@ -270,9 +269,8 @@ class Admission:
         if shape.affinity not in (b"", self._facts.node_id) and not sent_here:
             return False
         selectors = shape.selectors if any_selector else shape.selectors[:1]
-        if not any(labels.matches(each, self._facts.labels) for each in selectors):
-            return False
-        return self._ledger.node.lacks(shape.needed()) is None
+        matching = any(labels.matches(each, self._facts.labels) for each in selectors)
+        return matching and self._ledger.node.lacks(shape.needed()) is None
 
     def _place_here(self, lease: Lease, now_ms: int, *, any_selector: bool) -> bool:
         if not self._room_here(lease, any_selector=any_selector):

@@ -393,6 +393,7 @@ def _own_view(facts: NodeFacts, ledger: Ledger) -> NodeView:
         labels=facts.labels,
         total=ledger.node.total,
         counted=without_identity(ledger.node.total),
+        names=ledger.identity,
         available={},
         device_free={},
         own=ledger.node,

@@ -37,7 +37,7 @@ class Deduction(msgspec.Struct, frozen=True, gc=False):
 class NodeView(msgspec.Struct):
     """One node as the scheduler sees it. For its own node `own` is the truth itself.
 
-    `counted`: the total without what only names the node, which makes it no fuller.
+    `counted`: the total without `names`, which only name the node and make it no fuller.
     """
 
     node_id: bytes
@@ -47,6 +47,7 @@ class NodeView(msgspec.Struct):
     available: Vector
     device_free: dict[str, list[int]]
     counted: Vector
+    names: Vector
     version: int = 0
     draining: bool = False
     is_head: bool = False
@@ -162,9 +163,7 @@ class NodeViews:
         if known is not None and known.own is None and reject.snapshot.version > known.version:
             self._take(known, reject.snapshot, now_ms)
 
-    def _take(
-        self, node: n.NodeView | NodeView, snapshot: n.ResourceSnapshot, now_ms: int
-    ) -> None:
+    def _take(self, node: n.NodeView | NodeView, snapshot: n.ResourceSnapshot, now_ms: int) -> None:
         node_id = node.node_id
         known = self._views.get(node_id)
         deductions = {} if known is None else self._uncovered(known, snapshot, now_ms)
@@ -172,7 +171,7 @@ class NodeViews:
             if lease_id not in deductions:
                 self._lease_node.pop(lease_id, None)
         counted = dict(snapshot.total.amounts)
-        names = identity_of(node.address, is_head=node.is_head)
+        names = self._names_of(node, known)
         view = NodeView(
             node_id=node_id,
             address=node.address,
@@ -181,18 +180,26 @@ class NodeViews:
             available={**snapshot.available.amounts, **names},
             counted=counted,
             is_head=node.is_head,
+            names=names,
             device_free={name: list(each.free) for name, each in snapshot.devices.items()},
             version=snapshot.version,
             draining=snapshot.draining,
             deductions=deductions,
         )
-        resources.subtract(view.available, snapshot.identity_used.amounts)
+        if snapshot.HasField("identity_used"):
+            resources.subtract(view.available, snapshot.identity_used.amounts)
         for deduction in deductions.values():
             resources.subtract(view.available, deduction.amounts)
         self._views[node_id] = view
         self._sorted = None
         self.touched[node_id] = None
         self.log.add(node_id)
+
+    @staticmethod
+    def _names_of(node: n.NodeView | NodeView, known: NodeView | None) -> Vector:
+        if known is not None and known.address == node.address and known.is_head == node.is_head:
+            return known.names
+        return identity_of(node.address, is_head=node.is_head)
 
     def _uncovered(
         self, known: NodeView, snapshot: n.ResourceSnapshot, now_ms: int

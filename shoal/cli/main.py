@@ -54,8 +54,6 @@ class LazyGroup(click.Group):
 
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except (ClusterCallError, ProcessStartError) as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:
@@ -81,4 +79,11 @@ def group() -> None:
 
 def main() -> None:
     """The console script."""
-    sys.exit(group(prog_name="shoal"))
+    try:
+        code = group.main(prog_name="shoal", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:  # click makes it of Ctrl-C, and would end with 1
+        code = EXIT_INTERRUPTED
+    sys.exit(code if isinstance(code, int) else 0)

@@ -14,8 +14,10 @@ _Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 @dataclass
 class Interrupts:
-    """Whether one came. It may surface as another error: code that was in the middle of something
-    wraps what it catches, as class creation and C extensions do.
+    """Whether one came.
+
+    It may surface as another error: code that was in the middle of something wraps what it catches,
+    as class creation and C extensions do.
     """
 
     came: bool = False

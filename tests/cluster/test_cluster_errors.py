@@ -145,3 +145,42 @@ def test_system_exit_in_a_task_is_an_error_and_no_hang():
 
     with pytest.raises(RayError):
         shoal.get(shoal.remote(max_retries=0)(leave).remote(), timeout=20)
+
+
+@shoal.remote(num_cpus=0)
+class Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        if not self.name:
+            raise ValueError("no name yet")
+        return f"Named({self.name})"
+
+    def fail(self) -> None:
+        raise RecipeError("soup", 3)
+
+    async def fail_later(self) -> None:
+        raise RecipeError("cake", 1)
+
+
+@shoal.remote(num_cpus=0)
+class Plain:
+    def fail(self) -> None:
+        raise RecipeError("soup", 3)
+
+
+def test_an_actor_says_in_its_errors_who_it_is() -> None:
+    named = Named.remote("ann")
+    for method in (named.fail, named.fail_later):
+        with pytest.raises(RecipeError, match=r"repr=Named\(ann\)\)") as found:
+            shoal.get(method.remote(), timeout=20)
+        assert found.value.actor_repr == "Named(ann)"
+        assert found.value.actor_id in str(found.value)
+    with pytest.raises(RecipeError, match=r"repr=<.*Plain object at "):
+        shoal.get(Plain.remote().fail.remote(), timeout=20)
+    with pytest.raises(RecipeError, match="whose __repr__ raised ValueError"):
+        shoal.get(Named.remote("").fail.remote(), timeout=20)
+    with pytest.raises(RecipeError) as of_task:
+        shoal.get(cook.remote(), timeout=20)
+    assert "repr=" not in str(of_task.value)

@@ -23,15 +23,19 @@ from shoal.demo import run
 
 start = threading.Thread.start
 
-def start_and_interrupt(self):
-    start(self)
-    if self.name == {thread!r}:
+def interrupt(self, moment):
+    if {thread!r} in self.name and moment == {moment!r}:
         os.kill(os.getpid(), signal.SIGINT)
+
+def start_and_interrupt(self):
+    interrupt(self, "before")
+    start(self)
+    interrupt(self, "after")
 
 threading.Thread.start = start_and_interrupt
 sys.exit(run())
 """
-"""The demo, interrupted at the end of the start of a thread."""
+"""The demo, interrupted when a thread is about to start, or has just been started."""
 
 
 def marked(temp_dir: Path) -> list[int]:
@@ -80,11 +84,12 @@ def test_an_interrupted_demo_cleans_up(variables, seen, number):
         assert demo.wait(DEADLINE_S) == 130
 
 
-@pytest.mark.parametrize("thread", ["agent-launcher", "shoal-io"])
-def test_an_interrupt_while_a_part_of_the_demo_starts_leaves_nothing(variables, thread):
+@pytest.mark.parametrize("thread", ["agent-launcher", "(_run)", "shoal-io"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_while_a_part_of_the_demo_starts_leaves_nothing(variables, thread, moment):
     """Between the start of a thread or process and whoever is to end it nothing may get lost."""
     done = subprocess.run(
-        [*DEMO[:2], INTERRUPTED_START.format(thread=thread)],
+        [*DEMO[:2], INTERRUPTED_START.format(thread=thread, moment=moment)],
         env=variables,
         capture_output=True,
         text=True,

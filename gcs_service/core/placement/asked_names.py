@@ -7,16 +7,21 @@ counts only while somebody asks for it: a group that lives, or one of the last q
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gcs_service.core.placement.limits import ASKED_NAMES_KEPT_MAX
 from gcs_service.core.placement.node_room import NodeRoom
 
 
 class AskedNames:
-    """How often each name is asked for. Tells which nodes begin or cease to count theirs."""
+    """How often each name is asked for. Tells which nodes begin or cease to count theirs.
 
-    def __init__(self) -> None:
+    Which nodes have a name is kept from the first question on: most clusters never ask.
+    """
+
+    def __init__(self, nodes: Mapping[bytes, NodeRoom]) -> None:
+        self._all = nodes
+        self._is_indexed = False
         self._uses: dict[str, int] = {}
         self._nodes: dict[str, dict[NodeRoom, None]] = {}
         self._kept: dict[str, None] = {}
@@ -27,24 +32,30 @@ class AskedNames:
         return len(self._kept)
 
     def put(self, node: NodeRoom) -> None:
-        """A session of the node began: it may have another name now."""
-        self.drop(node)
-        for name in node.identity:
-            self._nodes.setdefault(name, {})[node] = None
-        self._show(node)
+        """The node joined, or came back, maybe with another name than it was dropped with."""
+        if self._is_indexed:
+            for name in node.identity:
+                self._nodes.setdefault(name, {})[node] = None
+            self._show(node)
 
     def drop(self, node: NodeRoom) -> None:
         """The node is gone, or about to state its names anew."""
-        for name in node.names_indexed:
-            nodes = self._nodes[name]
-            del nodes[node]
+        if not self._is_indexed:
+            return
+        for name in node.identity:
+            nodes = self._nodes.get(name, {})
+            nodes.pop(node, None)
             if not nodes:
-                del self._nodes[name]
-        node.names_indexed = ()
+                self._nodes.pop(name, None)
 
     def ask(self, names: Iterable[str]) -> list[NodeRoom]:
         """Somebody asks for these; the nodes whose room has another vector now."""
         fresh = [name for name in names if self._count(name, 1) == 1]
+        if fresh and not self._is_indexed:
+            self._is_indexed = True
+            for node in self._all.values():
+                if node.joined:
+                    self.put(node)
         return self._changed(fresh)
 
     def cease(self, names: Iterable[str]) -> list[NodeRoom]:
@@ -84,5 +95,4 @@ class AskedNames:
         return list(nodes)
 
     def _show(self, node: NodeRoom) -> None:
-        node.names_indexed = tuple(node.identity)
         node.show(tuple(name for name in node.identity if name in self._uses))

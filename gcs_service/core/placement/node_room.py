@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gcs_service.core.placement.holding import Holding
 
 
+_NOTHING: dict[str, int] = {}
+"""Shared: a dict of its own for each of ten thousand nodes is walked by each collection."""
+
+
 class Reservation:
     """One numbered command's effect on the room: `sign` -1 takes, +1 gives back once `known`."""
 
@@ -48,11 +52,10 @@ class NodeRoom:
         "drain_ordered",
         "drain_reported",
         "holdings",
-        "identity",
         "identity_used",
+        "is_head",
         "joined",
         "labels",
-        "names_indexed",
         "names_shown",
         "next_sequence",
         "node_id",
@@ -73,9 +76,8 @@ class NodeRoom:
         self.classes = classes
         self.address = ""
         self.labels: dict[str, str] = {}
-        self.identity: dict[str, int] = {}
-        self.identity_used: dict[str, int] = {}
-        self.names_indexed: tuple[str, ...] = ()
+        self.is_head = False
+        self.identity_used = _NOTHING
         self.names_shown: tuple[str, ...] = ()
         """Which of `identity` count in the vectors of room (see `asked_names`)."""
         self.joined = False
@@ -96,6 +98,11 @@ class NodeRoom:
         self.reservations: dict[int, Reservation] = {}
         self.singles: dict[int, None] = {}
         """Reservations that are no bundle's, by number, until covered."""
+
+    @property
+    def identity(self) -> dict[str, int]:
+        """What it has of the resources that name it."""
+        return identity_of(self.address, is_head=self.is_head)
 
     @property
     def draining(self) -> bool:
@@ -126,8 +133,8 @@ class NodeRoom:
         """A session starts: numbering restarts, what was in flight is void."""
         self.address = address
         self.labels = dict(labels)
-        self.identity = identity_of(address, is_head=is_head)
-        self.identity_used = {}
+        self.is_head = is_head
+        self.identity_used = _NOTHING
         self.joined = True
         self.connected = True
         self.suspect_until_ms = 0
@@ -146,7 +153,8 @@ class NodeRoom:
         self.applied = max(self.applied, snapshot.applied_reservations)
         self.base_class = self._class_of(snapshot.available, _devices(snapshot))
         self.total_class = self._class_of(snapshot.total, ())
-        self.identity_used = dict(snapshot.identity_used.amounts)
+        named = snapshot.HasField("identity_used")
+        self.identity_used = dict(snapshot.identity_used.amounts) if named else _NOTHING
         if self.names_shown:
             self._count_names()
         covered = [number for number in self.reservations if number <= self.applied]
@@ -173,12 +181,11 @@ class NodeRoom:
             self._recount()
 
     def _count_names(self) -> None:
-        total = {name: self.identity[name] for name in self.names_shown}
+        identity = self.identity
+        total = {name: identity[name] for name in self.names_shown}
         free = {name: amount - self.identity_used.get(name, 0) for name, amount in total.items()}
         base, whole = self.base_class, self.total_class
-        self.base_class = self.classes.intern(
-            {**without_identity(base.room), **free}, base.devices
-        )
+        self.base_class = self.classes.intern({**without_identity(base.room), **free}, base.devices)
         self.total_class = self.classes.intern(
             {**without_identity(whole.room), **total}, whole.devices
         )

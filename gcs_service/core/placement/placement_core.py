@@ -85,6 +85,7 @@ class PlacementCore:
         node = state.node(node_id)
         state.index.drop(node)
         state.totals.drop(node)
+        state.asked.drop(node)
         node.begin_session(address, labels, is_head=is_head)
         state.asked.put(node)
         node.report(snapshot)

@@ -31,8 +31,8 @@ class PlacementState:
         self.table = AmountsTable()
         self.index = AvailabilityIndex()
         self.totals = AvailabilityIndex()
-        self.asked = AskedNames()
         self.nodes: dict[bytes, NodeRoom] = {}
+        self.asked = AskedNames(self.nodes)
         self.draining: dict[NodeRoom, None] = {}
         self.groups: dict[bytes, Group] = {}
         self.removed: dict[bytes, pg.PlacementGroupRecord] = {}

@@ -48,3 +48,16 @@ def test_a_star_asks_only_whether_the_label_exists():
     assert labels.matches(absent, {"zone": "a"})
     assert not labels.matches(absent, {"rack": "a"})
     assert labels.contradiction([there, labels.parse_selector({"rack": "b"})]) is None
+
+
+def test_rays_key_of_the_node_id_is_read_as_ours():
+    selector = labels.parse_selector({"ray.io/node-id": "!in(ab,cd)"})
+    assert selector == labels.parse_selector({"shoal.io/node-id": "!in(ab,cd)"})
+    assert labels.matches(selector, {"shoal.io/node-id": "ef"})
+    assert not labels.matches(selector, {"shoal.io/node-id": "ab"})
+    assert labels.shown({"shoal.io/node-id": "ab", "rack": "r"}) == {
+        "shoal.io/node-id": "ab",
+        "ray.io/node-id": "ab",
+        "rack": "r",
+    }
+    assert labels.shown({"rack": "r"}) == {"rack": "r"}

@@ -126,3 +126,85 @@ def test_actor_deaths_are_caught_by_their_parents():
     assert issubclass(exceptions.ActorDiedError, exceptions.RayActorError)
     assert issubclass(exceptions.GetTimeoutError, TimeoutError)
     assert issubclass(exceptions.NodeDiedError, exceptions.WorkerCrashedError)
+
+
+OF_RAY = [
+    ("ObjectLostError", ("ab", b"h:1", "f.py:3"), "object_ref_hex owner_address call_site"),
+    ("ObjectFreedError", ("ab", None, ""), "object_ref_hex owner_address call_site"),
+    ("OwnerDiedError", ("ab", b"h:1", "f.py:3"), "object_ref_hex owner_address call_site"),
+    (
+        "ObjectReconstructionFailedError",
+        ("ab", 3, "too often", b"h:1", "f.py:3"),
+        "object_ref_hex reason reason_message owner_address call_site",
+    ),
+    ("RayActorError", ("ab", "m", True, True), "actor_id error_msg actor_init_failed preempted"),
+    ("ActorUnavailableError", ("m", None), "error_msg actor_id"),
+    ("TaskCancelledError", ("ab", "m"), "task_id error_message"),
+    ("RaySystemError", ("m", "tb"), "client_exc traceback_str"),
+    ("RpcError", ("m", 14), "message rpc_code"),
+    ("NodeDiedError", ("m",), "message"),
+    ("OutOfMemoryError", ("m",), "message"),
+    ("AuthenticationError", ("m",), "message"),
+    ("RuntimeEnvSetupError", ("m",), "error_message"),
+    ("TaskUnschedulableError", ("m",), "error_message"),
+    ("ActorUnschedulableError", ("m",), "error_message"),
+    ("ActorAlreadyExistsError", ("m",), "error_message"),
+    ("ActorHandleNotFoundError", ("m",), "error_message"),
+    ("GetTimeoutError", ("m",), ""),
+    (
+        "RayTaskError",
+        ("f", "tb", None, "title", 7, "10.0.0.1", "A(7)", "cd"),
+        "function_name traceback_str cause proctitle pid ip actor_repr actor_id",
+    ),
+]
+WITHOUT_ARGUMENTS = [
+    "TaskCancelledError",
+    "RayActorError",
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "WorkerCrashedError",
+    "RuntimeEnvSetupError",
+    "TaskPlacementGroupRemoved",
+    "ActorPlacementGroupRemoved",
+    "LocalRayletDiedError",
+    "GetTimeoutError",
+]
+
+
+@pytest.mark.parametrize(("name", "given", "kept"), OF_RAY, ids=[row[0] for row in OF_RAY])
+def test_errors_are_made_as_in_ray_and_keep_what_they_were_given(name, given, kept):
+    error = getattr(exceptions, name)(*given)
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        for attribute, value in zip(kept.split(), given, strict=False):
+            assert getattr(one, attribute) == value
+        assert str(one) == str(error)
+
+
+@pytest.mark.parametrize("name", WITHOUT_ARGUMENTS)
+def test_errors_that_ray_makes_without_arguments_have_a_text_here_too(name):
+    error = getattr(exceptions, name)()
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert str(error) or name == "GetTimeoutError"
+
+
+def test_an_actor_that_died_of_its_constructor_says_so():
+    raised = RayTaskError("A.__init__", "Traceback: bad", ValueError("bad"), actor_id="cd")
+    error = exceptions.ActorDiedError(raised)
+    assert error.actor_init_failed
+    assert error.actor_id == "cd"
+    assert error.cause is ActorDeathCause.CREATION_FAILED
+    assert "Traceback: bad" in str(error)
+    assert not exceptions.ActorDiedError().actor_init_failed
+    preempted = exceptions.ActorDiedError(ActorDeathCause.PREEMPTED, "ab", message="m")
+    assert preempted.preempted
+
+
+def test_what_the_users_error_says_of_itself_is_not_replaced():
+    class Net(Exception):
+        def __init__(self, ip):
+            super().__init__(ip)
+            self.ip = ip
+
+    error = RayTaskError("f", "tb", Net("mine"), ip="10.0.0.1").as_instanceof_cause()
+    assert error.ip == "mine"
+    assert error.function_name == "f"

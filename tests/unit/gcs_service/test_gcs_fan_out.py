@@ -203,3 +203,22 @@ def test_watches_are_bounded_and_end_with_their_topic(monkeypatch):
     watchers.remove(2, B)
     watchers.remove(2, B)
     assert len(watchers) == 0
+
+
+def test_agents_hear_when_nobody_schedules_any_more():
+    table = BroadcastTable(views_to_all=False)
+    opened(table, 1, node(A, 1))
+    opened(table, 2, node(B, 2, scheduler=True))
+    table.changed(node(B, 2, scheduler=True), "b:1")
+
+    def lost(record, scheduler_address):
+        (out,) = [
+            one
+            for one in table.changed(record, scheduler_address)
+            if one.item.HasField("node_change")
+        ]
+        return out.item.node_change.scheduler_lost
+
+    assert not lost(node(C, 3, state=t.NODE_STATE_DEAD), "")
+    assert not lost(node(B, 4, scheduler=True, state=t.NODE_STATE_DEAD), "c:1")
+    assert lost(node(B, 5, scheduler=True, state=t.NODE_STATE_DEAD), "")

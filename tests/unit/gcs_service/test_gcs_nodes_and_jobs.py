@@ -108,6 +108,33 @@ def test_a_node_that_answers_pings_lives(rig):
     assert rig.node(A).state == t.NODE_STATE_ALIVE
 
 
+def test_an_agent_hears_whether_a_node_is_in_the_cluster(rig):
+    rig.join(A, 1)
+    rig.join(B, 2)
+    for asked in (B, b"z" * 16):
+        rig.say(A, 1, node_question=ns.NodeQuestion(node_id=asked))
+    rig.say(B, 2, goodbye=ns.Goodbye(message="bye"))
+    rig.say(A, 1, node_question=ns.NodeQuestion(node_id=B))
+    told = [(each.node_id, each.alive) for each in rig.items(1, "node_answer")]
+    assert told == [(B, True), (b"z" * 16, False), (B, False)]
+
+
+def test_a_node_is_listed_with_the_resources_that_name_it(rig):
+    rig.join(A, 1, address="10.0.0.7:1", is_head=True)
+    used = t.ResourceSet(amounts={"node:10.0.0.7": 100})
+    total = t.ResourceSet(amounts={"CPU": 40_000})
+    rig.say(A, 1, snapshot=ns.ResourceSnapshot(version=2, total=total, identity_used=used))
+    (listed,) = rig.core.membership.nodes.rows(alive_only=True, limit=0)
+    assert dict(listed.total.amounts) == {
+        "CPU": 40_000,
+        "node:10.0.0.7": 10_000,
+        "node:__internal_head__": 10_000,
+    }
+    assert listed.available.amounts["node:10.0.0.7"] == 9_900
+    assert listed.available.amounts["node:__internal_head__"] == 10_000
+    assert "node:10.0.0.7" not in rig.core.placement.room_of(A)
+
+
 def test_goodbye_is_an_expected_death(rig):
     rig.join(A, 1)
     rig.say(A, 1, goodbye=ns.Goodbye(message="stopped"))

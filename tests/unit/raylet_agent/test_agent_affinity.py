@@ -56,6 +56,65 @@ def test_a_full_node_that_joins_is_waited_for_without_end(head, soft):
     assert head.heard() == [("redirect", asked)]
 
 
+def questions(head):
+    """Nodes about which the GCS was asked since last looked."""
+    asked = [
+        item.node_question.node_id for item in head.gcs_items if item.HasField("node_question")
+    ]
+    head.gcs_items.clear()
+    return asked
+
+
+def say(head, node, *, alive):
+    head.gcs(node_answer=n.NodeAnswer(node_id=node, alive=alive))
+
+
+def test_the_gcs_is_asked_once_a_node_and_its_no_ends_the_wait(head):
+    hard = [head.ask(i, affinity_node_id=A) for i in (1, 2)]
+    soft = head.ask(3, affinity_node_id=B, affinity_soft=True)
+    assert questions(head) == [A, B]
+    say(head, B, alive=False)
+    assert head.heard() == [("grant", soft)]
+    say(head, A, alive=False)
+    assert questions(head) == [A]  # for the second request, which came after the question left
+    assert head.heard() == [("failed", hard[0])]
+    say(head, A, alive=False)
+    assert head.heard() == [("failed", hard[1])]
+    assert questions(head) == []
+    assert waiting(head) == 0
+
+
+def test_a_node_that_joined_between_the_question_and_a_request_is_waited_for(head):
+    first = head.ask(1, affinity_node_id=A)
+    second = head.ask(2, affinity_node_id=A)
+    say(head, A, alive=False)
+    assert head.heard() == [("failed", first)]
+    say(head, A, alive=True)
+    assert head.heard() == []
+    head.gcs(view=view(A))
+    assert head.heard() == [("redirect", second)]
+
+
+def test_what_the_last_session_did_not_answer_is_asked_again(head):
+    asked = [head.ask(i, affinity_node_id=A) for i in (1, 2)]
+    assert questions(head) == [A]
+    head.core.welcomed(n.Welcome(cluster_id=b"c" * 16, epoch=2), head.now_ms)
+    head.run()
+    assert questions(head) == [A]
+    say(head, A, alive=False)
+    assert head.heard() == [("failed", one) for one in asked]
+    assert questions(head) == []
+
+
+def test_beyond_the_bound_of_open_questions_the_time_out_decides(head, monkeypatch):
+    monkeypatch.setattr(limits, "NODE_QUESTIONS_MAX", 1)
+    head.ask(1, affinity_node_id=A)
+    head.ask(2, affinity_node_id=B)
+    assert questions(head) == [A]
+    head.advance(WAIT_MS)
+    assert len(head.items("failed")) == 2
+
+
 def test_without_a_view_hard_affinity_fails_after_the_wait(head):
     head.ask(1, affinity_node_id=A)
     head.advance(WAIT_MS - 1)

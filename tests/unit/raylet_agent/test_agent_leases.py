@@ -4,6 +4,7 @@ import pytest
 
 from cluster_api.v1 import agent_pb2 as a
 from cluster_api.v1 import node_session_pb2 as n
+from cluster_api.v1 import types_pb2 as t
 from raylet_agent import limits
 from raylet_agent.core.runtime_env import environment_of
 from tests.unit.raylet_agent.agent_world import HERE, JOB, OWNER, World, lease_id, request
@@ -140,6 +141,30 @@ def test_requests_that_waited_for_a_scheduler_go_there_when_it_is_known(world):
     asked = world.ask(1, resources={"CPU": 5})
     assert world.heard() == [("pending", asked)]
     world.gcs(node_change=n.NodeChange(scheduler_address="head:1"))
+    assert ("redirect", asked) in world.heard()
+
+
+def test_requests_wait_here_when_the_only_scheduler_died_and_go_to_the_next(world):
+    world.core.welcomed(n.Welcome(cluster_id=b"c" * 16, scheduler_address="head:1"), 0)
+    died = t.NodeRecord(node_id=b"h" * 28, address="head:1", state=t.NODE_STATE_DEAD)
+    world.gcs(node_change=n.NodeChange(node=died))
+    lost = world.ask(1, resources={"CPU": 5})
+    assert ("redirect", lost) in world.heard()  # no word of who schedules is no news
+    world.gcs(node_change=n.NodeChange(node=died, scheduler_lost=True))
+    world.heard()
+    waits = world.ask(2, resources={"CPU": 5})
+    assert world.heard() == [("pending", waits)]
+    world.gcs(node_change=n.NodeChange(scheduler_address="next:1"))
+    assert ("redirect", waits) in world.heard()
+
+
+def test_the_death_of_a_scheduler_is_no_news_of_its_successor_at_the_same_address(world):
+    world.core.welcomed(n.Welcome(cluster_id=b"c" * 16, scheduler_address="head:1"), 0)
+    after = t.NodeRecord(node_id=b"n" * 28, address="head:1", state=t.NODE_STATE_ALIVE)
+    world.gcs(node_change=n.NodeChange(node=after, scheduler_address="head:1"))
+    died = t.NodeRecord(node_id=b"h" * 28, address="head:1", state=t.NODE_STATE_DEAD)
+    world.gcs(node_change=n.NodeChange(node=died, scheduler_lost=True))
+    asked = world.ask(1, resources={"CPU": 5})
     assert ("redirect", asked) in world.heard()
 
 

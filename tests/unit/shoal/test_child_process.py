@@ -1,4 +1,3 @@
-import os
 import signal
 
 import pytest
@@ -47,6 +46,14 @@ def test_the_child_ends_when_its_lifeline_is_cut(tmp_path):
     wait_for_port_file("it", child, port_file, tail)
     child._lifeline.cut()  # What the kernel does when the parent dies.
     assert child.wait(END_S) == 0
+
+
+def test_the_child_ends_when_nobody_has_it_any_more(tmp_path):
+    child, port_file, tail = start(tmp_path)
+    wait_for_port_file("it", child, port_file, tail)
+    process = child._process
+    del child
+    assert process.wait(END_S) == 0
 
 
 def test_signals_after_the_end_do_nothing(tmp_path):

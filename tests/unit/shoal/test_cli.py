@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import click
 import pytest
@@ -117,3 +119,23 @@ def test_records_are_private_and_numbered(tmp_path):
 def test_an_address_is_host_and_port(address):
     with pytest.raises(click.UsageError, match="is not host:port"):
         started.check_address(address)
+
+
+def test_an_interrupt_ends_a_command_with_130():
+    program = """
+import sys
+from shoal.cli.main import main
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shoal.cli.status":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["shoal", "status"]
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, b"")

@@ -39,6 +39,7 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self.node_id = b""
         self._context = None
         self._task = None
+        self._writing = asyncio.Lock()
 
     async def Connect(self, _requests, context):
         self._context, self._task = context, asyncio.current_task()
@@ -51,7 +52,9 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
         self.registrations.put_nowait(first.register)
         await self.may_welcome.wait()
         welcome = n.Welcome(cluster_id=CLUSTER, epoch=1, session_name="session")
-        await context.write(n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, welcome=welcome)]))
+        async with self._writing:
+            frame = n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, welcome=welcome)])
+            await context.write(frame)
         try:
             while isinstance(frame := await context.read(), n.AgentFrame):
                 for item in frame.items:
@@ -62,7 +65,8 @@ class StubGcs(node_session_pb2_grpc.NodeSessionServiceServicer):
 
     async def send(self, **item):
         frame = n.GcsFrame(items=[n.GcsItem(node_id=self.node_id, **item)])
-        await self._context.write(frame)
+        async with self._writing:  # gRPC takes one write at a time
+            await self._context.write(frame)
 
     def drop(self):
         """Breaks the session."""

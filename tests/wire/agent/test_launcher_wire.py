@@ -91,3 +91,18 @@ async def test_a_wrong_order_is_answered_and_a_wrong_option_ends_its_agent(rig):
     answer = await launcher.order(id=2, argv=["--gcs-address", "nowhere"])
     assert await launcher.answer() == {"exited": answer["pid"], "status": 2}
     assert await launcher.close() == 0
+
+
+async def test_agents_that_were_just_forked_end_when_they_are_told_to(rig):
+    await serve_only(rig)
+    for _ in range(3):
+        launcher = await Launcher().start()
+        forked = {
+            (await launcher.order(id=number, argv=rig.flags(), log=str(rig.folder / "log")))["pid"]
+            for number in range(5)
+        }
+        launcher.process.stdin.close()
+        ended = {(await launcher.answer())["exited"] for _ in forked}
+        # One that had to be killed is not told of.
+        assert ended == forked
+        assert await launcher.close() == 0

@@ -1,4 +1,7 @@
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -40,6 +43,46 @@ async def test_a_peer_that_is_not_there_is_gone_and_a_refusal_is_not():
     await server.stop(0)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
     assert not endpoints.is_gone(caught.value)
+
+
+LEVEL_AT_IMPORT = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            print(os.environ.get("GRPC_VERBOSITY"))
+
+sys.meta_path.insert(0, Finder())
+import {module}
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "shoal",
+        "shoal.cli.status",
+        "driver_client.worker_main",
+        "raylet_agent.app",
+        "raylet_agent.launcher",
+        "gcs_service.app",
+        "autoscaler.__main__",
+    ],
+)
+@pytest.mark.parametrize(("stated", "level"), [(None, "ERROR"), ("DEBUG", "DEBUG")])
+def test_grpc_is_quiet_unless_the_user_says_otherwise(module, stated, level):
+    # It reads its level while it is imported; set later it means nothing.
+    env = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    done = subprocess.run(
+        [sys.executable, "-c", LEVEL_AT_IMPORT.format(module=module)],
+        env=env if stated is None else env | {"GRPC_VERBOSITY": stated},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == [level]
 
 
 def test_every_option_is_one_that_grpc_knows():

@@ -10,6 +10,7 @@ from grpc import aio
 
 from cluster_api.v1 import agent_pb2 as pb
 from cluster_api.v1 import agent_pb2_grpc as rpc
+from cluster_api.v1 import node_session_pb2 as ns
 from cluster_common.transport.endpoints import bind, make_server
 from driver_client import limits
 from driver_client.shell.io_thread import IoThread
@@ -30,6 +31,7 @@ class Agents(rpc.AgentServiceServicer):
         self.most_not_let_in = 0
         self.let_in = asyncio.Semaphore(0)
         self.changed = asyncio.Condition()
+        self.refusal = None
 
     async def LeaseSession(self, _requests, context):
         frame = await context.read()
@@ -39,6 +41,9 @@ class Agents(rpc.AgentServiceServicer):
         await self._tell()
         await self.let_in.acquire()
         self.not_let_in -= 1
+        if self.refusal is not None:
+            await context.write(pb.LeaseFrame(items=[pb.LeaseItem(refused=self.refusal)]))
+            return
         await context.write(pb.LeaseFrame(items=[pb.LeaseItem(welcome=pb.AgentWelcome())]))
         await self._tell()
         while await context.read() is not aio.EOF:
@@ -213,6 +218,32 @@ def test_a_process_is_known_at_home_when_its_home_agent_let_it_in(io, opened, mo
         await known
         await client.known_at_home()  # from now on at once
         await client.close("the test is over")
+
+    opened(story)
+
+
+def test_whoever_waits_to_be_let_in_hears_at_once_that_it_is_refused(io, opened):
+    async def story(agents, addresses):
+        agents.refusal = ns.Refused(reason="other_cluster", message="this is another cluster")
+        agents.let(1)
+        client, _ = owner_at(io, addresses[0])
+        assert not await client.let_in(WAIT_S)
+        assert client.refusal == "this is another cluster"
+        await client.close("the test is over")
+
+    opened(story)
+
+
+def test_the_last_words_are_not_waited_for_when_the_agent_ends_the_session(io, opened):
+    async def story(agents, addresses):
+        agents.let(1)
+        client, _ = owner_at(io, addresses[0])
+        assert await client.let_in(WAIT_S)
+        session = client.home
+        session.send(pb.OwnerItem())
+        waiting = asyncio.ensure_future(session.drained(WAIT_S * 10))
+        session.close()
+        await asyncio.wait_for(waiting, WAIT_S)
 
     opened(story)
 

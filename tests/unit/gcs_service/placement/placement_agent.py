@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_api.v1 import types_pb2 as t
+from cluster_common.identity_resources import is_identity, without_identity
 
 UNIT = 10_000
 
@@ -50,8 +51,13 @@ class Agent:
         self.version += 1
         return ns.ResourceSnapshot(
             version=self.version,
-            total=t.ResourceSet(amounts=self.total),
-            available=t.ResourceSet(amounts={k: v for k, v in self.free.items() if v}),
+            total=t.ResourceSet(amounts=without_identity(self.total)),
+            available=t.ResourceSet(
+                amounts={k: v for k, v in without_identity(self.free).items() if v}
+            ),
+            identity_used=t.ResourceSet(
+                amounts={k: v - self.free[k] for k, v in self.total.items() if is_identity(k)}
+            ),
             applied_reservations=self.applied,
             draining=self.draining,
             labels=self.labels,
