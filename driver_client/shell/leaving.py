@@ -1,4 +1,4 @@
-"""How an actor's own code ends it: what `exit_actor` does, and what the user's code does at the end."""
+"""How an actor's own code ends it: what `exit_actor` does, and what user code does at the end."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def run_last_code(instance: object) -> None:
 
 
 def run_exit_handlers() -> None:
-    """What user code registered with `atexit`: this child ends without the interpreter's own end."""
+    """What user code registered with `atexit`: a child ends without the interpreter's own end."""
     atexit._run_exitfuncs()  # noqa: SLF001 - the only way to run them  # pyright: ignore[reportPrivateUsage]

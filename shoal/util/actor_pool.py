@@ -21,7 +21,7 @@ class ActorPool:
         """Reference -> (position among the submissions, actor)."""
         self._unread: dict[int, Any] = {}
         """Position -> reference, for results nobody took yet."""
-        self._waiting: deque[tuple[Call, Any]] = deque()
+        self._pending_submits: deque[tuple[Call, Any]] = deque()
         self._next_submission = 0
         self._next_return = 0
 
@@ -60,7 +60,7 @@ class ActorPool:
     def submit(self, fn: Call, value: Any) -> None:
         """Calls `fn(actor, value)` on an idle actor, or when one is idle."""
         if not self._idle:
-            self._waiting.append((fn, value))
+            self._pending_submits.append((fn, value))
             return
         actor = self._idle.pop()
         ref = fn(actor, value)
@@ -75,7 +75,7 @@ class ActorPool:
 
     def has_free(self) -> bool:
         """Whether an actor is idle and nothing waits."""
-        return bool(self._idle) and not self._waiting
+        return bool(self._idle) and not self._pending_submits
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:  # noqa: FBT001, FBT002 - Ray's signature
         """The next result in the order of submission.
@@ -130,8 +130,8 @@ class ActorPool:
 
     def _return_actor(self, actor: Any) -> None:
         self._idle.append(actor)
-        if self._waiting:
-            self.submit(*self._waiting.popleft())
+        if self._pending_submits:
+            self.submit(*self._pending_submits.popleft())
 
     def pop_idle(self) -> Any:
         """Takes an idle actor out of the pool; None if none is idle."""

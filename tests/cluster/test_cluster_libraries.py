@@ -171,7 +171,7 @@ def test_errors_of_pool_calls_keep_their_class_and_say_where(gate):
         held = pool.apply_async(pass_gate, (gate.path,))
         with pytest.raises(multiprocessing.TimeoutError):
             held.get(0.01)
-        with pytest.raises(ValueError, match="not over"):
+        with pytest.raises(ValueError, match="not ready"):
             held.successful()
         gate.open()
         assert held.get(20) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import traceback
 from collections import deque
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import shoal
+from shoal._init import ADDRESS_VARIABLE
 from shoal.util.multiprocessing.pool_actor import Item, Outcome, PoolActor
 from shoal.util.multiprocessing.result import AsyncResult, ResultIterator
 
@@ -54,12 +56,16 @@ class Pool:
     """The API of `multiprocessing.Pool`; use it as a context manager, or `close` and `join`.
 
     Args:
-        processes: actors of the pool; None: the cluster's CPUs.
-        initializer, initargs: called in every process first.
+        processes: actors of the pool; None: the cluster's CPUs. A cluster that this call starts
+            has as many CPUs.
+        initializer, initargs: called in every process first; over when the pool is made.
         maxtasksperchild: chunks after which a process is replaced by a new one.
         context: accepted for programs of the standard library, without effect.
         ray_address: cluster to connect to, if this process is not connected.
         ray_remote_args: options of the actors, such as `num_cpus` (1 unless given).
+
+    Raises:
+        ValueError: the cluster has not the CPUs for so many processes.
     """
 
     def __init__(
@@ -77,11 +83,9 @@ class Pool:
             raise ValueError(f"processes must be 1 or more, not {processes}")
         if maxtasksperchild is not None and maxtasksperchild < 1:
             raise ValueError(f"maxtasksperchild must be 1 or more, not {maxtasksperchild}")
-        if not shoal.is_initialized():
-            shoal.init(ray_address)
-        if processes is None:
-            processes = max(1, int(shoal.cluster_resources().get("CPU", 1)))
+        _connect(ray_address, processes)
         options = {"num_cpus": 1, **(ray_remote_args or {})}
+        processes = _checked_size(processes, options["num_cpus"] or 0)
         self._actor_class: Any = shoal.remote(PoolActor).options(**options)
         self._start_args = (initializer, tuple(initargs))
         self._chunks_per_child = maxtasksperchild or 0
@@ -92,6 +96,7 @@ class Pool:
         self._over = threading.Condition(self._lock)
         self._answers: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._members = [self._new_member() for _ in range(processes)]
+        shoal.get([member.actor.__ray_ready__.remote() for member in self._members])
         self._is_terminated = False
         # The thread holds the queue only: a pool that nobody refers to ends with its processes.
         self._thread = threading.Thread(
@@ -334,6 +339,26 @@ class Pool:
         answers = self.__dict__.get("_answers")
         if answers is not None:
             answers.put(None)
+
+
+def _connect(address: str | None, processes: int | None) -> None:
+    """A cluster that is started only for a pool has room for the whole pool."""
+    if shoal.is_initialized():
+        return
+    wanted = address or os.environ.get(ADDRESS_VARIABLE) or "local"
+    shoal.init(address, num_cpus=processes if wanted == "local" else None)
+
+
+def _checked_size(processes: int | None, cpus_each: float) -> int:
+    cpus = shoal.cluster_resources().get("CPU", 0)
+    if processes is None:
+        return max(1, int(cpus))
+    if processes * cpus_each > cpus:
+        raise ValueError(
+            f"a pool of {processes} processes takes {processes * cpus_each:g} CPUs; the cluster "
+            f"has {cpus:g}"
+        )
+    return processes
 
 
 def _take_answers(answers: SimpleQueue[Callable[[], None] | None]) -> None:

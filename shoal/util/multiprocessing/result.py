@@ -82,7 +82,7 @@ class AsyncResult:
             ValueError: it is not over.
         """
         if not self.ready():
-            raise ValueError(f"{self!r} is not over yet")
+            raise ValueError(f"{self!r} is not ready")
         return self._error is None
 
 
