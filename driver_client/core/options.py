@@ -149,7 +149,7 @@ def _text(name: str, value: Any) -> None:
 def _name(name: str, value: Any) -> None:
     _text(name, value)
     if not value:
-        raise ValueError(f"{name} cannot be an empty string")
+        raise ValueError(f"{name} cannot be an empty string; it must have a character at least")
 
 
 def _flag(name: str, value: Any) -> None:

@@ -45,7 +45,8 @@ def fail() -> None:
 
 def test_executions_have_the_shape_that_chrome_reads(cluster, tmp_path):
     before = time.time()
-    references = [increment.remote(number) for number in range(20)]
+    here = increment.options(resources={"node:__internal_head__": 0.001}).remote(0)
+    references = [here, *(increment.remote(number) for number in range(20))]
     there = increment.options(resources={"other": 1}).remote(1)
     shoal.get([*references, there])
     after = time.time()
@@ -64,7 +65,7 @@ def test_executions_have_the_shape_that_chrome_reads(cluster, tmp_path):
         assert worker == f"worker:{event['args']['worker_id']}"
     elsewhere = seen[there.task_id().hex()]
     assert named(events, "process_name")[elsewhere["pid"], 0] == "Node second"
-    assert elsewhere["pid"] != seen[references[0].task_id().hex()]["pid"]
+    assert elsewhere["pid"] != seen[here.task_id().hex()]["pid"]
 
 
 def test_actors_nested_tasks_errors_and_waits_are_told_apart(cluster, gate):

@@ -108,7 +108,7 @@ def test_calls_with_late_arguments_are_overtaken_only_if_that_is_allowed(gate):
 
 
 def test_a_method_sees_that_it_was_cancelled_and_one_that_waits_never_runs(tmp_path):
-    path, started = tmp_path / "ran", tmp_path / "started"
+    path, started, saw = tmp_path / "ran", tmp_path / "started", tmp_path / "saw"
 
     @shoal.remote(num_cpus=0, max_concurrency=1, concurrency_groups={"work": 1})
     class Looks:
@@ -117,6 +117,7 @@ def test_a_method_sees_that_it_was_cancelled_and_one_that_waits_never_runs(tmp_p
             started.touch()
             context = shoal.get_runtime_context()
             until(context.is_canceled, "the call is cancelled", GATE_DEADLINE_S)
+            saw.touch()
             return True
 
         @shoal.method(concurrency_group="work")
@@ -134,7 +135,9 @@ def test_a_method_sees_that_it_was_cancelled_and_one_that_waits_never_runs(tmp_p
     with pytest.raises(shoal.exceptions.TaskCancelledError):
         shoal.get(waiting, timeout=20)
     shoal.cancel(looking)
-    assert shoal.get(looking, timeout=20) is True
+    with pytest.raises(shoal.exceptions.TaskCancelledError):
+        shoal.get(looking, timeout=20)
+    assert saw.exists()
     assert not path.exists()
 
 

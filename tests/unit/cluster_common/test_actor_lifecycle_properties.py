@@ -115,6 +115,9 @@ def test_the_rules_of_an_actors_life(max_restarts, events):
             assert actor.state in NEXT_STATES[state]
             assert Publish(ID) in effects
             assert actor.version > version
+        elif actor.restarts > restarts:  # asked for while the next start was on its way
+            assert Publish(ID) in effects
+            assert actor.version > version
         elif state != t.ACTOR_STATE_RESTARTING:
             assert Publish(ID) not in effects
         # Incarnations only grow, one at a time, each after a request for a lease.
