@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cluster_api.v1 import placement_groups_pb2 as pg
 from cluster_common import resources
-from driver_client import exceptions, process
+from driver_client import cluster_view, exceptions, process
 from driver_client.core import group_request
 from driver_client.group_change import GroupChange, GroupFollower
 from driver_client.object_ref import ObjectRef, entry_of
@@ -27,9 +27,14 @@ _EXPLAIN_TIMEOUT_S = 2.0
 class PlacementGroup:
     """A handle: cheap to copy and to pickle; equal by id."""
 
-    def __init__(self, id_bytes: bytes, bundles: Sequence[Mapping[str, float]]) -> None:
-        self.id_bytes = id_bytes
-        self._bundles = [dict(bundle) for bundle in bundles]
+    def __init__(
+        self,
+        id: bytes | PlacementGroupID,  # noqa: A002 - Ray's name
+        bundle_cache: Sequence[Mapping[str, float]] | None = None,
+    ) -> None:
+        self.id_bytes = id if isinstance(id, bytes) else id.binary()
+        self.bundle_cache = None if bundle_cache is None else [dict(each) for each in bundle_cache]
+        """None until somebody asks for the bundles: the GCS is asked then."""
         self._told: pg.PlacementGroupRecord | None = None
 
     @staticmethod
@@ -50,12 +55,17 @@ class PlacementGroup:
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
         """Resources of each bundle."""
-        return [dict(bundle) for bundle in self._bundles]
+        return [dict(bundle) for bundle in self._known_bundles()]
 
     @property
     def bundle_count(self) -> int:
         """Number of bundles."""
-        return len(self._bundles)
+        return len(self._known_bundles())
+
+    def _known_bundles(self) -> list[dict[str, float]]:
+        if self.bundle_cache is None:
+            self.bundle_cache = _bundles_of(self.id_bytes) if self.id_bytes else []
+        return self.bundle_cache
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlacementGroup) and other.id_bytes == self.id_bytes
@@ -67,7 +77,7 @@ class PlacementGroup:
         return f"PlacementGroup({self.id_bytes.hex()})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlacementGroup, (self.id_bytes, self._bundles)
+        return PlacementGroup, (self.id_bytes, self.bundle_cache)
 
     # ---- waiting
 
@@ -247,6 +257,14 @@ def remove(group: PlacementGroup) -> None:
         raise TypeError(f"remove_placement_group takes a PlacementGroup, not {group!r}")
     runtime = process.get_runtime()
     runtime.io.post(runtime.remove_group, group.id_bytes)
+
+
+def _bundles_of(group_id: bytes) -> list[dict[str, float]]:
+    request = pg.GetGroupRequest(placement_group_id=group_id)
+    answer = cluster_view.gcs_call(lambda link: link.groups.GetGroup, request)
+    if not answer.found:
+        raise ValueError(f"there is no placement group {group_id.hex()}")
+    return from_record(answer.group).bundle_specs
 
 
 def from_record(record: pg.PlacementGroupRecord) -> PlacementGroup:

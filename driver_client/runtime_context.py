@@ -124,15 +124,13 @@ class RuntimeContext:
 
     def get_placement_group_id(self) -> str | None:
         """The placement group this code runs in."""
-        task = running.current.get()
-        group = (task.placement_group_id if task else b"") or self._facts.placement_group_id
+        group = running.group_now()[0] or self._facts.placement_group_id
         return group.hex() if group else None
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
         """Whether what is submitted here goes into the same group."""
-        task = running.current.get()
-        return task is not None and task.capture_child_tasks
+        return running.group_now()[1]
 
     def get_assigned_resources(self) -> dict[str, float]:
         """What the running lease holds."""

@@ -200,13 +200,18 @@ def _apply_strategy(request: pb.LeaseRequest, options: Mapping[str, Any]) -> Non
             options.get("placement_group_capture_child_tasks"),
         )
     if strategy is None:
-        captured = running.current.get()
-        if captured is not None and captured.capture_child_tasks and captured.placement_group_id:
-            request.placement_group_id = captured.placement_group_id
+        captured, goes_there = running.group_now()
+        if goes_there and not _escapes(options):
+            request.placement_group_id = captured
             request.strategy = pb.SCHEDULING_STRATEGY_PLACEMENT_GROUP
+        else:
+            _refuse_index(options.get("placement_group_bundle_index", -1))
     elif isinstance(strategy, PlacementGroupSchedulingStrategy):
-        if strategy.placement_group is not None:
-            _apply_group(request, strategy.placement_group, strategy.placement_group_bundle_index)
+        index = strategy.placement_group_bundle_index
+        if strategy.placement_group is None or strategy.placement_group.is_empty:
+            _refuse_index(index)
+        else:
+            _apply_group(request, strategy.placement_group, index)
     elif isinstance(strategy, NodeAffinitySchedulingStrategy):
         node = node_bytes(strategy.node_id)
         request.strategy = pb.SCHEDULING_STRATEGY_NODE_AFFINITY
@@ -220,6 +225,14 @@ def _apply_strategy(request: pb.LeaseRequest, options: Mapping[str, Any]) -> Non
         raise ValueError(f"scheduling_strategy must be {_ALLOWED}, not {strategy!r}")
     if request.strategy == pb.SCHEDULING_STRATEGY_DEFAULT:
         _bind_by_label(request)
+
+
+def _refuse_index(index: int) -> None:
+    if index != -1:
+        raise ValueError(
+            f"placement_group_bundle_index is {index!r} but there is no placement group: it must "
+            "be -1 then"
+        )
 
 
 def _bind_by_label(request: pb.LeaseRequest) -> None:
@@ -292,5 +305,9 @@ def captures_children(options: Mapping[str, Any]) -> bool:
         return bool(strategy.placement_group_capture_child_tasks)
     if options.get("placement_group_capture_child_tasks"):
         return True
-    captured = running.current.get()
-    return captured is not None and captured.capture_child_tasks
+    return running.group_now()[1]
+
+
+def _escapes(options: Mapping[str, Any]) -> bool:
+    """Whether the options name no group on purpose: None is not the same as leaving it out."""
+    return options.get("placement_group", "default") is None

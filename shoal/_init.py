@@ -22,6 +22,7 @@ from driver_client.shell.runtime import Runtime
 from shoal import processes
 from shoal._version import __version__
 from shoal.job_config import DETACHED, JobConfig
+from shoal.session_folder import default_temp_dir
 
 ADDRESS_VARIABLE = "SHOAL_ADDRESS"
 NAMESPACE_VARIABLE = "SHOAL_NAMESPACE"
@@ -143,6 +144,8 @@ def init(
         raise TypeError(f"job_config must be a JobConfig, not {job_config!r}")
     if namespace is not None and not isinstance(namespace, str):
         raise TypeError(f"namespace must be a text, not {namespace!r}")
+    if namespace == "":
+        raise ValueError("namespace must be a text that is not empty, or None for one of its own")
     job = job_config or JobConfig()
     namespace = namespace or job.ray_namespace
     runtime_env = runtime_env or job.runtime_env
@@ -262,6 +265,7 @@ def _context(runtime: Runtime) -> ClientContext:
             "node_id": facts.node_id.hex(),
             "node_ip_address": facts.own_address.rpartition(":")[0],
             "session_name": facts.session_name,
+            "session_dir": str(default_temp_dir() / facts.session_name),
             "job_id": facts.job_id.hex(),
             "namespace": facts.namespace,
         }

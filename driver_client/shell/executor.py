@@ -140,6 +140,7 @@ class Executor:
             raise ValueError(f"this worker is actor {self.actor.message.actor_id.hex()} already")
         self._actor_named(message)
         self._functions.add(message.class_definition)
+        running.actor_group = (message.placement_group_id, message.capture_child_tasks)
         self.actor = ActorInstance(message, self._functions, self)
         actor = self.actor
         self._queue.extend([lambda: actor.construct(answer)])

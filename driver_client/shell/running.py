@@ -43,3 +43,18 @@ cancelled: set[bytes] = set()
 """Tasks that run and were asked to stop: for code that looks (`is_canceled`)."""
 
 current: contextvars.ContextVar[Running | None] = contextvars.ContextVar("running", default=None)
+
+NO_GROUP = (b"", False)
+actor_group: tuple[bytes, bool] = NO_GROUP
+"""The placement group of this worker's actor, and whether what the actor submits goes there too."""
+
+
+def group_now() -> tuple[bytes, bool]:
+    """The group around the code that asks, and whether what it submits goes there too.
+
+    Method calls name no group, and an actor's own threads are no calls: theirs is the actor's.
+    """
+    task = current.get()
+    if task is None or not task.placement_group_id:
+        return actor_group
+    return task.placement_group_id, task.capture_child_tasks

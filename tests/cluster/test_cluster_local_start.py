@@ -7,11 +7,13 @@ import signal
 
 import pytest
 
+import shoal
 from tests.cluster.drivers import run_driver, started_driver
 from tests.cluster.waiting import until_gone
 
 HERE = """
 import os, time, shoal, psutil
+from pathlib import Path
 def processes():
     return [each.pid for each in psutil.Process().children(recursive=True)]
 """
@@ -28,6 +30,7 @@ def test_init_starts_a_cluster_and_shutdown_ends_it():
 assert not shoal.is_initialized()
 context = shoal.init(num_cpus=2, resources={"slot": 1}, labels={"rack": "r1"})
 assert shoal.is_initialized()
+assert Path(context.address_info["session_dir"], "logs").is_dir()
 assert shoal.cluster_resources()["CPU"] == 2
 assert shoal.cluster_resources()["slot"] == 1
 assert shoal.nodes()[0]["Labels"]["rack"] == "r1"
@@ -43,6 +46,12 @@ print(*pids)
     )
     assert done.returncode == 0, done.stderr
     until_gone(pids_in(done.stdout))
+
+
+def test_an_empty_namespace_is_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="not empty"):
+        shoal.init(namespace="")
+    assert not shoal.is_initialized()
 
 
 def test_a_program_that_just_ends_leaves_nothing():
