@@ -193,6 +193,7 @@ class ActorClass(Generic[C]):
         payload, extra = pack(args, kwargs)
         actor_id = runtime.services.next_id()
         detached = self._is_detached(runtime)
+        groups = option_rules.groups_of(options)
         handle = HandleFacts(
             actor_id,
             "" if detached else facts.own_address,
@@ -207,7 +208,7 @@ class ActorClass(Generic[C]):
             out_of_order=out_of_order,
             without_events=options.get("enable_task_events") is False,
             signatures=self._surface.signatures(),
-            groups=list(option_rules.groups_of(options)),
+            groups=list(groups),
         )
         return ActorSpec(
             actor_id=actor_id,
@@ -219,7 +220,7 @@ class ActorClass(Generic[C]):
             max_restarts=options.get("max_restarts") or 0,
             max_task_retries=options.get("max_task_retries") or 0,
             max_concurrency=concurrency,
-            concurrency_groups=option_rules.groups_of(options),
+            concurrency_groups=groups,
             is_async=is_async,
             out_of_order=handle.out_of_order,
             without_events=handle.without_events,

@@ -24,8 +24,12 @@ class SharedBody:
         """What the function takes, or the class when it is called; None if that is not known."""
         text = self._signature
         if text is None:
-            of = signatures.of_constructor if isinstance(self._target, type) else _of_function
-            text = self._signature = of(self._target)
+            target: Any = self._target
+            if isinstance(target, type):
+                text = signatures.of_constructor(target)
+            else:
+                text = signatures.of_function(target)
+            self._signature = text
         return signatures.read(text)
 
     def get(self) -> FunctionBody:
@@ -46,7 +50,3 @@ class SharedBody:
                 ) from error
             body = self._body = function_body(pickled, name, source_file(target))
         return body
-
-
-def _of_function(function: Any) -> str:
-    return signatures.of_function(function)

@@ -33,11 +33,7 @@ class PlacementGroupSchedulingStrategy(msgspec.Struct):
     placement_group_capture_child_tasks: bool | None = None
 
     def __post_init__(self) -> None:
-        group: Any = self.placement_group
-        if group is not None and not isinstance(group, PlacementGroup):
-            raise WrongArgumentError(
-                f"placement_group must be a PlacementGroup or None, not {group!r}"
-            )
+        _check_group(self.placement_group)
 
 
 class NodeAffinitySchedulingStrategy(msgspec.Struct):
@@ -113,6 +109,11 @@ def node_bytes(node_id: object) -> bytes:
     return value
 
 
+def _check_group(group: Any) -> None:
+    if group is not None and not isinstance(group, PlacementGroup):
+        raise WrongArgumentError(f"placement_group must be a PlacementGroup or None, not {group!r}")
+
+
 def check_placement(options: Mapping[str, Any]) -> None:
     """Refuses what no strategy or group is, where the option is written.
 
@@ -126,10 +127,7 @@ def check_placement(options: Mapping[str, Any]) -> None:
         raise ValueError(f"scheduling_strategy must be {_ALLOWED}, not {strategy!r}")
     group = options.get("placement_group")
     if group is not None and group != "default":
-        if not isinstance(group, PlacementGroup):
-            raise WrongArgumentError(
-                f"placement_group must be a PlacementGroup or None, not {group!r}"
-            )
+        _check_group(group)
         if strategy is not None:
             raise ValueError(
                 "placement_group and scheduling_strategy exclude each other: use "

@@ -57,6 +57,18 @@ def run_driver(program: str, address: str | None = None) -> subprocess.Completed
     )
 
 
+def piped_driver(program: str, address: str | None = None) -> subprocess.Popen[str]:
+    """A program whose input, output and errors are the caller's, who also ends it."""
+    return subprocess.Popen(
+        command(program),
+        env=environment(address),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @contextmanager
 def started_driver(program: str, address: str | None = None) -> Iterator[Driver]:
     """A program that runs beside the test; killed at the end if it still runs."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 
 import grpc
 import pytest
 
 from cluster_api.v1 import gcs_pb2, gcs_pb2_grpc
 from shoal.cluster_utils import Cluster
-from tests.cluster.drivers import DRIVER_DEADLINE_S, command, environment
+from tests.cluster.drivers import DRIVER_DEADLINE_S, piped_driver
 from tests.cluster.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -61,14 +60,7 @@ def start(cluster):
     started = []
 
     def begin(program):
-        process = subprocess.Popen(
-            command(program),
-            env=environment(cluster.address),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = piped_driver(program, cluster.address)
         started.append(process)
         return process
 

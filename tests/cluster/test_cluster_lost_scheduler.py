@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
 from shoal.cluster_utils import Cluster
-from tests.cluster.drivers import DRIVER_DEADLINE_S, command, environment
+from tests.cluster.drivers import DRIVER_DEADLINE_S, piped_driver
 
 pytestmark = pytest.mark.cluster
 
@@ -44,14 +43,7 @@ def test_what_no_node_here_can_hold_waits_for_the_next_scheduler_without_a_word(
             cluster.add_node(num_cpus=2)
         cluster.wait_for_nodes()
         lost = head.address
-        with subprocess.Popen(
-            command(DRIVER),
-            env=environment(cluster.address),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as driver:
+        with piped_driver(DRIVER, cluster.address) as driver:
             assert driver.stdout.readline() == "1\n"
             head.kill()
             driver.stdin.write("\n")

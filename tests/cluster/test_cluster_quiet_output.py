@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from shoal.cluster_utils import Cluster
-from tests.cluster.drivers import DRIVER_DEADLINE_S, command, environment
+from tests.cluster.drivers import DRIVER_DEADLINE_S, piped_driver
 
 pytestmark = pytest.mark.cluster
 
@@ -60,14 +58,7 @@ def kill_node(cluster):
 )
 def test_a_driver_whose_cluster_is_killed_prints_what_its_program_prints(kills):
     with Cluster(initialize_head=True, head_node_args={"num_cpus": 3}) as cluster:
-        with subprocess.Popen(
-            command(DRIVER),
-            env=environment(cluster.address),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as driver:
+        with piped_driver(DRIVER, cluster.address) as driver:
             assert driver.stdout.readline() == "ready\n"
             for kill in kills:
                 kill(cluster)

@@ -13,7 +13,6 @@ from cluster_api.v1 import agent_pb2_grpc as rpc
 from cluster_api.v1 import node_session_pb2 as ns
 from cluster_common.transport.endpoints import bind, make_server
 from driver_client import limits
-from driver_client.shell.io_thread import IoThread
 from driver_client.shell.lease_client import LeaseClient
 
 WAIT_S = 20.0
@@ -70,14 +69,6 @@ class Holder:
 
     def lease_failed(self, failed):
         self.failed.append(failed)
-
-
-@pytest.fixture
-def io():
-    io = IoThread("test-io")
-    io.start()
-    yield io
-    io.close(asyncio.sleep(0))
 
 
 @pytest.fixture

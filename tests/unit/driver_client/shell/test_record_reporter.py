@@ -20,7 +20,6 @@ from driver_client.core.call import function_body
 from driver_client.core.scheduling_key import SchedulingKey
 from driver_client.objects.entry import Entry
 from driver_client.shell.actor_client import ActorClient
-from driver_client.shell.io_thread import IoThread
 from driver_client.shell.owned_actor import OwnedActor
 from driver_client.shell.owner_services import OwnerServices
 from driver_client.shell.record_reporter import RecordReporter
@@ -126,14 +125,6 @@ class Owner:
 
 def end(actor):
     actor.end(t.ACTOR_DEATH_CAUSE_KILLED, "the test ended it")
-
-
-@pytest.fixture
-def io():
-    io = IoThread("test-io")
-    io.start()
-    yield io
-    io.close(asyncio.sleep(0))
 
 
 @pytest.fixture
